@@ -245,12 +245,6 @@ class ReplicatedLog:
         offset = snapshot_id.offset
         if offset < self.start_offset or snapshot_id in self.snapshots:
             return None
-        self.check_snapshot_id(snapshot_id)
-        return self.snapshots.begin(snapshot_id)
-
-    def check_snapshot_id(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Raise ValueError for what `create_new_snapshot` must refuse."""
-        offset = snapshot_id.offset
         if offset > self.high_watermark:
             raise ValueError(f"{snapshot_id} is above the high watermark {self.high_watermark}")
         validity, where = self.validate(offset, snapshot_id.epoch)
@@ -260,6 +254,7 @@ class ReplicatedLog:
             raise ValueError(f"{snapshot_id} does not name the epoch of its last record")
         if offset < self.end_offset and parse_header(self.read(offset, 1)).base_offset != offset:
             raise ValueError(f"{snapshot_id} is within a batch")
+        return self.snapshots.begin(snapshot_id)
 
     def read_snapshot(self, snapshot_id: OffsetAndEpoch) -> Snapshot:
         """Return a snapshot of the store. Raises CorruptSnapshotError, OSError."""

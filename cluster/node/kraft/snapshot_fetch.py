@@ -61,11 +61,9 @@ class SnapshotFetch:
         core.download = core.log.snapshots.begin(snapshot_id)
 
     def send(self, state: Follower, send: Send) -> None:
-        """Ask for the next piece, unless there is none."""
+        """Ask for the next piece."""
         core, file = self._core, self._core.download
         assert file is not None
-        if file.frozen:
-            return
         core.trace(
             "fetch-snapshot",
             epoch=state.epoch,

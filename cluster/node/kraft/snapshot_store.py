@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from cluster.node.log.batch.control import ControlMessage
 from cluster.node.log.metadata.snapshot import (
@@ -126,19 +127,12 @@ class SnapshotStore:
             return  # it was given up meanwhile
         self._disk.rename(file.path, self._path(file.id, SUFFIX))
 
-        def durable(error: OSError | None) -> None:
-            if error is not None:
-                self._on_failure(error)
-                return
-            self.add(file)
+        def durable() -> None:
+            del self._writing[file.id]
+            insort(self._ids, file.id)
             done()
 
-        self._disk.sync_directory(self._directory, durable)
-
-    def add(self, file: SnapshotFile) -> None:
-        """List a snapshot that is durable now."""
-        del self._writing[file.id]
-        insort(self._ids, file.id)
+        self._disk.sync_directory(self._directory, partial(self.on_sync, durable))
 
     def discard(self, file: SnapshotFile) -> None:
         """Remove a file that will not become a snapshot."""
@@ -146,7 +140,7 @@ class SnapshotStore:
             del self._writing[file.id]
             self._disk.remove(file.path)
 
-    def on_sync(self, error: OSError | None, done: Callable[[], None]) -> None:
+    def on_sync(self, done: Callable[[], None], error: OSError | None) -> None:
         """Go on after a sync, or report that it failed."""
         if error is None:
             done()
@@ -185,7 +179,7 @@ class SnapshotFile:
     def sync(self, done: Callable[[], None]) -> None:
         """Make the content durable, under the name of an unfinished file."""
         self.frozen = True
-        self._disk.sync(self.path, lambda error: self._store.on_sync(error, done))
+        self._disk.sync(self.path, partial(self._store.on_sync, done))
 
     def publish(self, done: Callable[[], None]) -> None:
         """Give the synced file its name, durably; then call `done`."""

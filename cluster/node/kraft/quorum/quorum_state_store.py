@@ -13,10 +13,11 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from cluster.node.kraft.messages import NO_DIRECTORY, NO_NODE, ReplicaKey
-from cluster.node.ports import Disk
+from cluster.node.ports import Disk, nothing
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
 from cluster.values import valueclass
 
@@ -125,15 +126,11 @@ class QuorumStateStore:
         temporary = f"{self._path}.tmp"
         self._disk.remove(temporary)
         self._disk.write(temporary, content)
-        self._disk.sync(temporary, self._fail_on_error)
+        self._disk.sync(temporary, partial(self._finish, nothing))
         self._disk.rename(temporary, self._path)
-        self._disk.sync_directory(self._directory, lambda error: self._finish(error, done))
+        self._disk.sync_directory(self._directory, partial(self._finish, done))
 
-    def _fail_on_error(self, error: OSError | None) -> None:
-        if error is not None:
-            self._on_failure(error)
-
-    def _finish(self, error: OSError | None, done: Callable[[], None]) -> None:
+    def _finish(self, done: Callable[[], None], error: OSError | None) -> None:
         if error is not None:
             self._on_failure(error)
         else:
