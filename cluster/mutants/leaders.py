@@ -39,7 +39,6 @@ def _l03_with_the_next(self: BatchAccumulator, now_ms: float) -> float | None:
 def _l04_no_leader_change(self: RaftCore) -> None:
     leader = self.leader
     assert leader is not None, "it begins what it leads"
-    self.log.initialize_leader_epoch(leader.epoch)
     leader.update_local(self.log.durable_end_offset)
     self.trace("epoch-start", epoch=leader.epoch, offset=leader.epoch_start_offset)
 

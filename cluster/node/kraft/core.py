@@ -178,7 +178,6 @@ class RaftCore:
         leader = self.leader
         assert leader is not None
         assert leader.epoch_start_offset == self.log.end_offset, "the log grew before the epoch"
-        self.log.initialize_leader_epoch(leader.epoch)
         leader.accumulator.append_control(
             [encode_control(message) for message in self._epoch_start_messages(leader)],
             self.clock.wall_ms(),

@@ -163,10 +163,6 @@ class ReplicatedLog:
             return self.end
         return self._log.end_offset_for_epoch(epoch)
 
-    def initialize_leader_epoch(self, epoch: int) -> None:
-        """Note that `epoch` starts at the log end."""
-        self._log.initialize_leader_epoch(epoch)
-
     def validate(self, offset: int, epoch: int) -> tuple[Validity, OffsetAndEpoch]:
         """Whether this log holds all of a replica's log that ends at `offset` in `epoch`.
 

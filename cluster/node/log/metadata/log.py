@@ -127,11 +127,6 @@ class Log:
         return log
 
     @property
-    def last_epoch(self) -> int:
-        """The latest epoch that began in this log, with or without a record; 0 without any."""
-        return self._epochs.latest_epoch or 0
-
-    @property
     def epochs(self) -> LeaderEpochCache:
         """Where each epoch begins; to be read, not changed."""
         return self._epochs
@@ -214,8 +209,8 @@ class Log:
     def truncate_to(self, offset: int) -> None:
         """Drop all records at or after `offset`, and the epochs that begin there.
 
-        An offset within a batch drops the whole batch, lest a hole remain. At or above the log
-        end only the epochs are cut (KAFKA-10706). Raises ValueError below the log start.
+        An offset within a batch drops the whole batch, lest a hole remain. Raises ValueError below
+        the log start.
         """
         if offset < self.start_offset:
             raise ValueError(f"cannot truncate to {offset}, below the start {self.start_offset}")
@@ -284,12 +279,6 @@ class Log:
         See `LeaderEpochCache.end_offset_for`.
         """
         return self._epochs.end_offset_for(epoch, self.end_offset)
-
-    def initialize_leader_epoch(self, epoch: int) -> None:
-        """Begin `epoch` at the log end, before its first record. Raises ValueError if past."""
-        if epoch < self.last_epoch:
-            raise ValueError(f"epoch {epoch} cannot begin after epoch {self.last_epoch}")
-        self._epochs.assign(epoch, self.end_offset)
 
     @property
     def _active(self) -> Segment:

@@ -6,7 +6,6 @@ import pytest
 
 from cluster.node.log.batch.records import CorruptBatchError, Record, encode_batch
 from cluster.node.log.metadata.log import CorruptLogError, LogConfig
-from cluster.node.log.storage.epoch_cache import EpochEntry
 from cluster.node.log.types import OffsetAndEpoch
 from tests.cluster.node.log.log_helpers import DIRECTORY, Logs, batch, flushed
 
@@ -21,7 +20,7 @@ def filled(logs: Logs, count: int = 10, epoch: int = 0):
 def test_an_empty_log_begins_at_zero():
     log = Logs().open()
     assert (log.start_offset, log.end_offset, log.durable_end_offset) == (0, 0, 0)
-    assert (log.last_epoch, log.truncated_bytes) == (0, 0)
+    assert (log.epochs.latest_epoch, log.truncated_bytes) == (None, 0)
     assert log.read(0, 100) == b""
 
 
@@ -217,31 +216,6 @@ def test_a_truncated_log_goes_on_without_a_hole(offset, cache_bytes):
     assert again.end_offset == offset + 1
     assert [again.read(o, 1) for o in range(offset)] == [batch(o) for o in range(offset)]
     assert again.read(offset, 1) == batch(offset, epoch=5)
-
-
-def test_a_truncation_at_the_end_forgets_an_epoch_without_records():
-    """KAFKA-10706."""
-    log = filled(Logs(), 3, epoch=1)
-    log.initialize_leader_epoch(4)
-    assert log.last_epoch == 4
-    log.truncate_to(3)
-    assert (log.end_offset, log.last_epoch) == (3, 1)
-
-
-def test_an_older_epoch_may_be_replicated_after_one_that_left_no_record():
-    logs = Logs()
-    log = filled(logs, 3, epoch=1)
-    log.initialize_leader_epoch(4)
-    log.append(batch(3, epoch=2))
-    assert log.epochs.entries == (EpochEntry(1, 0), EpochEntry(2, 3))
-    flushed(logs, log)
-    assert logs.open().last_epoch == 2
-
-
-def test_an_epoch_that_is_past_cannot_begin():
-    log = filled(Logs(), 3, epoch=4)
-    with pytest.raises(ValueError, match="epoch 3 cannot begin after epoch 4"):
-        log.initialize_leader_epoch(3)
 
 
 def test_end_offset_for_epoch_of_a_reopened_log():

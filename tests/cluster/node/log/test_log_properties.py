@@ -55,11 +55,6 @@ class LogMachine(RuleBasedStateMachine):
         self.model += fresh
 
     @rule()
-    def begin_epoch(self) -> None:
-        self.epoch += 1
-        self.log.initialize_leader_epoch(self.epoch)
-
-    @rule()
     def flush(self) -> None:
         lows = [self.end]  # the log end now, and wherever it is truncated to before the callback
         self.flushes.append(lows)

@@ -88,12 +88,12 @@ def test_a_log_starts_anew_above_its_end():
     log = filled(logs, EPOCHS)
     log.truncate_fully_and_start_at(50)
     assert (log.start_offset, log.end_offset, log.durable_end_offset) == (50, 50, 50)
-    assert log.last_epoch == 0
+    assert log.epochs.latest_epoch is None
     log.append(batch(50, 9))
     flushed(logs, log)
     assert segments(logs) == [50]
     log = logs.open()
-    assert (log.start_offset, log.end_offset, log.last_epoch) == (50, 51, 9)
+    assert (log.start_offset, log.end_offset, log.epochs.latest_epoch) == (50, 51, 9)
 
 
 def test_a_flush_under_way_does_not_count_for_the_new_log():

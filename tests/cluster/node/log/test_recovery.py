@@ -52,7 +52,7 @@ def test_epoch_file_and_recovery_point_are_as_durable_as_the_records():
         assert logs.disk.read(EPOCH_FILE) == log.epochs.encode()
         assert logs.disk.exists(RECOVERY_POINT)
         log = logs.open()
-        assert log.last_epoch == epoch
+        assert log.epochs.latest_epoch == epoch
 
 
 def test_a_reopened_log_is_the_same():
@@ -60,7 +60,7 @@ def test_a_reopened_log_is_the_same():
     before = contents(logs)
     log = logs.open()
     logs.steps.run()
-    assert (log.end_offset, log.durable_end_offset, log.last_epoch) == (10, 10, 9)
+    assert (log.end_offset, log.durable_end_offset, log.epochs.latest_epoch) == (10, 10, 9)
     assert log.truncated_bytes == 0
     assert [log.read(offset, 1) for offset in range(10)] == [
         batch(offset, epoch) for offset, epoch in enumerate(EPOCHS)
@@ -224,7 +224,7 @@ def test_an_epoch_file_that_contradicts_durable_batches_stops_the_node():
 def test_epochs_in_the_file_above_the_recovery_point_are_no_contradiction():
     logs = stored()
     replace(logs, EPOCH_FILE, b"0\n5\n0 0\n1 2\n4 6\n9 8\n12 10\n")
-    assert logs.open().last_epoch == 9
+    assert logs.open().epochs.latest_epoch == 9
 
 
 def test_a_truncation_lowers_the_recovery_point_first():
