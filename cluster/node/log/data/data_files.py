@@ -18,7 +18,7 @@ Orders that a crash could reveal, all of them orders of the disk's queue:
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
@@ -103,7 +103,6 @@ class DataFiles:
         self._epoch_file = recovered.epoch_file
         self._producers = recovered.producers
         self._snapshots = recovered.snapshots
-        self._unsynced_snapshots: list[str] = []
         self._tail = Tail(recovered.end_offset, config.cache_bytes)
         self._flushes: list[_Flush] = []
         self._flush_timer: Timer | None = None
@@ -148,7 +147,6 @@ class DataFiles:
 
     def moved_to(self, directory: str) -> None:
         """Name what is queued from now on by the folder's new name, whose rename is queued."""
-        assert not self._unsynced_snapshots, "they are named by the old one"
         self.directory = directory
         for segment in self._segments:
             segment.move_to(directory)
@@ -260,9 +258,8 @@ class DataFiles:
         """
         self._active.close_times()
         self._producers.end_offset = offset
-        self._take_snapshot()
         aside = self.config.flush_messages == INT64_MAX
-        self._flush(offset, nothing, is_saved=False, aside=aside)
+        self._flush(offset, nothing, self._take_snapshot(), is_saved=False, aside=aside)
         self._add_segment(offset)
 
     def _add_segment(self, offset: int) -> None:
@@ -275,14 +272,15 @@ class DataFiles:
             segment.create()
         self._segments.append(segment)
 
-    def _take_snapshot(self) -> None:
-        """Write the producer state at its end, unless there is a snapshot of it."""
+    def _take_snapshot(self) -> list[str]:
+        """Write the producer state at its end, unless there is a snapshot of it; what to sync."""
         offset = self._producers.end_offset
-        if offset > (self._snapshots[-1] if self._snapshots else self._segments[0].base_offset):
-            path = self._path(snapshot_name(offset))
-            self._disk.write(path, self._producers.encode())
-            self._snapshots.append(offset)
-            self._unsynced_snapshots.append(path)
+        if offset <= (self._snapshots[-1] if self._snapshots else self._segments[0].base_offset):
+            return []
+        path = self._path(snapshot_name(offset))
+        self._disk.write(path, self._producers.encode())
+        self._snapshots.append(offset)
+        return [path]
 
     # Reaching the kernel, and the medium.
 
@@ -328,6 +326,7 @@ class DataFiles:
         self,
         end_offset: int,
         done: Callable[[], None],
+        snapshots: Sequence[str] = (),
         *,
         is_saved: bool = True,
         aside: bool = False,
@@ -341,9 +340,8 @@ class DataFiles:
                 segment.is_dirty = False
                 for path in segment.paths:
                     self._disk.sync(path, self._watch, aside=aside)
-        for path in self._unsynced_snapshots:
+        for path in snapshots:
             self._disk.sync(path, self._watch, aside=aside)
-        self._unsynced_snapshots.clear()
         flush = _Flush(end_offset, done, is_saved)
         self._flushes.append(flush)
         over = partial(self._on_flush, flush)
@@ -494,10 +492,7 @@ class DataFiles:
     def _remove_snapshots_above(self, offset: int) -> None:
         removed = [snapshot for snapshot in self._snapshots if snapshot > offset]
         for snapshot in reversed(removed):
-            path = self._path(snapshot_name(snapshot))
-            self._disk.remove(path)
-            if path in self._unsynced_snapshots:
-                self._unsynced_snapshots.remove(path)
+            self._disk.remove(self._path(snapshot_name(snapshot)))
         if removed:
             self._disk.sync_directory(self.directory, self._watch)
             del self._snapshots[-len(removed) :]

@@ -341,8 +341,7 @@ class DataLog(DataFiles):
         """
         self._check_online()
         self._active.close_times()
-        self._take_snapshot()
-        self._flush(self.end_offset, done)
+        self._flush(self.end_offset, done, self._take_snapshot())
 
     def _fetched_batches(self, records: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
         position = 0
