@@ -47,10 +47,8 @@ class InboundRequests:
                 self._fetch(request, reply)
             case messages.VoteRequest():
                 self._vote(request, reply)
-            case messages.BeginQuorumEpochRequest():
-                self._begin_quorum_epoch(request, reply)
-            case messages.EndQuorumEpochRequest():
-                self._end_quorum_epoch(request, reply)
+            case messages.BeginQuorumEpochRequest() | messages.EndQuorumEpochRequest():
+                self._hear_leader(request, reply)
             case messages.DescribeQuorumRequest():
                 reply(self._describe_quorum())
             case messages.FetchSnapshotRequest():
@@ -132,50 +130,48 @@ class InboundRequests:
             error, quorum.leader_id, quorum.epoch, granted, self._core.known_leader_endpoint
         )
 
-    def _begin_quorum_epoch(self, request: messages.BeginQuorumEpochRequest, reply: Reply) -> None:
-        if self._is_foreign(request.cluster_id):
-            reply(replace(self._begin_response(ErrorCode.none), top_level_error=FOREIGN))
-            return
-        error = self._epoch_error(request)
-        if error is not ErrorCode.none:
-            reply(self._begin_response(error))
-            return
+    def _hear_leader(
+        self,
+        request: messages.BeginQuorumEpochRequest | messages.EndQuorumEpochRequest,
+        reply: Reply,
+    ) -> None:
+        """Follow the leader in whose name a request comes, and answer."""
+        core, quorum = self._core, self._core.quorum
+        is_end = isinstance(request, messages.EndQuorumEpochRequest)
+        kind = messages.EndQuorumEpochResponse if is_end else messages.BeginQuorumEpochResponse
+
+        def answer(error: ErrorCode, top_level_error: ErrorCode = ErrorCode.none) -> None:
+            endpoint = core.known_leader_endpoint
+            reply(kind(error, quorum.leader_id, quorum.epoch, endpoint, top_level_error))
 
         def on_follow() -> None:
-            addressed = self._is_addressed(request.voter_id, request.voter_directory_id)
-            error = ErrorCode.none if addressed else ErrorCode.invalid_voter_key
-            reply(self._begin_response(error))
+            error = ErrorCode.none
+            if isinstance(request, messages.EndQuorumEpochRequest):
+                self._end_quorum_epoch(request)
+            elif not self._is_addressed(request.voter_id, request.voter_directory_id):
+                error = ErrorCode.invalid_voter_key
+            answer(error)
 
-        state = self._core.quorum.state
-        if isinstance(state, Follower) and request.leader_epoch == state.epoch:
+        if self._is_foreign(request.cluster_id):
+            answer(ErrorCode.none, FOREIGN)
+            return
+        error, endpoint = self._epoch_error(request), request.leader_endpoint
+        state = quorum.state
+        if error is not ErrorCode.none:
+            answer(error)
+        elif isinstance(state, Follower) and request.leader_epoch == state.epoch:
             # A leadership check, mostly. Only where it listens can be news: the voters by which
             # this replica knows that since its restart may be out of date.
-            state.leader_endpoint = request.leader_endpoint or state.leader_endpoint
+            state.leader_endpoint = endpoint or state.leader_endpoint
             on_follow()
-            return
-        self._core.maybe_transition(
-            request.leader_id, request.leader_epoch, request.leader_endpoint, on_follow
-        )
+        else:
+            core.maybe_transition(request.leader_id, request.leader_epoch, endpoint, on_follow)
 
-    def _end_quorum_epoch(self, request: messages.EndQuorumEpochRequest, reply: Reply) -> None:
-        if self._is_foreign(request.cluster_id):
-            reply(replace(self._end_response(ErrorCode.none), top_level_error=FOREIGN))
-            return
-        error = self._epoch_error(request)
-        if error is not ErrorCode.none:
-            reply(self._end_response(error))
-            return
-
-        def on_follow() -> None:
-            state = self._core.quorum.state
-            if isinstance(state, Follower) and state.leader_id == request.leader_id:
-                backoff_ms = self._election_backoff_ms(request.preferred_candidates)
-                state.fetch_deadline_ms = self._core.clock.monotonic_ms() + backoff_ms
-            reply(self._end_response(ErrorCode.none))
-
-        self._core.maybe_transition(
-            request.leader_id, request.leader_epoch, request.leader_endpoint, on_follow
-        )
+    def _end_quorum_epoch(self, request: messages.EndQuorumEpochRequest) -> None:
+        state = self._core.quorum.state
+        if isinstance(state, Follower) and state.leader_id == request.leader_id:
+            backoff_ms = self._election_backoff_ms(request.preferred_candidates)
+            state.fetch_deadline_ms = self._core.clock.monotonic_ms() + backoff_ms
 
     def _election_backoff_ms(self, candidates: tuple[messages.ReplicaKey, ...]) -> int:
         """Wait before standing after a resignation: the better the successor, the shorter.
@@ -209,14 +205,6 @@ class InboundRequests:
         # No peer can declare this replica the leader of its own epoch either.
         wrong = reason is not None or leader_id < 0 or leader_id == core.config.node_id
         return ErrorCode.invalid_request if wrong else ErrorCode.none
-
-    def _begin_response(self, error: ErrorCode) -> messages.BeginQuorumEpochResponse:
-        quorum, endpoint = self._core.quorum, self._core.known_leader_endpoint
-        return messages.BeginQuorumEpochResponse(error, quorum.leader_id, quorum.epoch, endpoint)
-
-    def _end_response(self, error: ErrorCode) -> messages.EndQuorumEpochResponse:
-        quorum, endpoint = self._core.quorum, self._core.known_leader_endpoint
-        return messages.EndQuorumEpochResponse(error, quorum.leader_id, quorum.epoch, endpoint)
 
     def _is_foreign(self, cluster_id: str | None) -> bool:
         return cluster_id is not None and cluster_id != self._core.config.cluster_id
