@@ -9,25 +9,19 @@ had been elected when it did. This second use is ours; Kafka's controllers have 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
 
 from cluster.node.kraft.core import RaftCore, Reader
 from cluster.node.kraft.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.replica_state import ReplicaState
 from cluster.node.kraft.quorum.states import NEVER_MS
-from cluster.node.ports import Endpoint
-
-SendBegin = Callable[
-    [Endpoint, BeginQuorumEpochRequest, Callable[[BeginQuorumEpochResponse], None]], None
-]
+from cluster.node.kraft.types import Send
 
 
 class BeginQuorumEpochs:
     """The leader's side of BeginQuorumEpoch."""
 
-    def __init__(self, core: RaftCore, send: SendBegin) -> None:
-        """`send` sends one and passes a response on that is of our epoch."""
+    def __init__(self, core: RaftCore, send: Send) -> None:
         self._core = core
         self._send = send
         self._interval_ms = core.config.begin_quorum_epoch_interval_ms
@@ -104,7 +98,7 @@ class BeginQuorumEpochs:
             leader.epoch,
             leader.leader_endpoint,
         )
-        self._send(endpoint, request, on_answer)
+        self._send(endpoint, request, BeginQuorumEpochResponse, on_answer)
 
     def _release_readers(self, leader: Leader) -> None:
         core = self._core

@@ -7,7 +7,6 @@ expected one (late, repeated, or of an earlier role) is ignored.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages
@@ -15,23 +14,13 @@ from cluster.node.kraft.begin_quorum_epoch import BeginQuorumEpochs
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.quorum.states import NEVER_MS, Candidate, Follower, Prospective, Resigned
 from cluster.node.kraft.snapshot_fetch import START_OVER, SnapshotFetch
-from cluster.node.kraft.types import ContradictionError, IllegalStateError
-from cluster.node.kraft.voter_messages import UpdateVoterRequest, UpdateVoterResponse
+from cluster.node.kraft.types import ContradictionError, IllegalStateError, Response
+from cluster.node.kraft.voter_messages import UpdateVoterResponse
 from cluster.node.kraft.voter_updates import VoterUpdates
 from cluster.node.log.batch.records import CorruptBatchError
 from cluster.node.log.metadata.log import MisplacedBatchError
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint, Failure
-
-Response = TypeVar(
-    "Response",
-    messages.VoteResponse,
-    messages.BeginQuorumEpochResponse,
-    messages.EndQuorumEpochResponse,
-    messages.FetchResponse,
-    messages.FetchSnapshotResponse,
-    UpdateVoterResponse,
-)
 
 
 class OutboundRequests:
@@ -39,9 +28,9 @@ class OutboundRequests:
 
     def __init__(self, core: RaftCore) -> None:
         self._core = core
-        self._snapshots = SnapshotFetch(core)
-        self._updates = VoterUpdates(core)
-        self.begins = BeginQuorumEpochs(core, self._send_begin)
+        self._snapshots = SnapshotFetch(core, self._send)
+        self._updates = VoterUpdates(core, self._send)
+        self.begins = BeginQuorumEpochs(core, self._send)
 
     # -- sending ---------------------------------------------------------------------------------
 
@@ -188,14 +177,6 @@ class OutboundRequests:
             if isinstance(self._core.quorum.state, Prospective):
                 self._core.become_candidate()
 
-    def _send_begin(
-        self,
-        voter: Endpoint,
-        request: messages.BeginQuorumEpochRequest,
-        answered: Callable[[messages.BeginQuorumEpochResponse], None],
-    ) -> None:
-        self._send(voter, request, messages.BeginQuorumEpochResponse, answered)
-
     def send_end_quorum_epoch(self, state: Resigned, now_ms: float) -> float:
         """Notify voters that have not acknowledged the resignation; returns when to try again."""
         core = self._core
@@ -245,12 +226,12 @@ class OutboundRequests:
         if awaited_until_ms is not None:
             return min(deadline_ms, awaited_until_ms)
         if core.requests.is_ready(state.leader_id, now_ms):
-            if self._updates.maybe_send(state, now_ms, self._send_update_voter):
+            if self._updates.maybe_send(state, now_ms):
                 pass  # a Fetch follows its answer
             elif core.download is None:
                 self._send_fetch(state.leader_endpoint)
             else:
-                self._send_fetch_snapshot(state)
+                self._snapshots.send(state)
             return min(deadline_ms, core.requests.ready_at_ms(state.leader_id))
         return min(deadline_ms, self.fetch_from_bootstrap(now_ms))
 
@@ -264,25 +245,6 @@ class OutboundRequests:
         if core.is_installing_snapshot:
             return True
         return core.download is not None and core.download.frozen
-
-    def _send_update_voter(
-        self,
-        request: UpdateVoterRequest,
-        answered: Callable[[UpdateVoterResponse], None],
-        failed: Callable[[Failure], None],
-    ) -> None:
-        endpoint = self._core.known_leader_endpoint
-        assert endpoint is not None, "a follower knows where its leader is"
-        self._send(endpoint, request, UpdateVoterResponse, answered, failed)
-
-    def _send_fetch_snapshot(self, state: Follower) -> None:
-        endpoint = state.leader_endpoint
-        self._snapshots.send(
-            state,
-            lambda request, answered: self._send(
-                endpoint, request, messages.FetchSnapshotResponse, answered
-            ),
-        )
 
     def fetch_from_bootstrap(self, now_ms: float) -> float:
         """Ask any voter, to learn the leader; returns when to try again."""

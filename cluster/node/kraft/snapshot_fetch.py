@@ -13,28 +13,25 @@ to change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse
 from cluster.node.kraft.quorum.states import Follower
 from cluster.node.kraft.snapshot_store import SnapshotFile
-from cluster.node.kraft.types import ContradictionError
+from cluster.node.kraft.types import ContradictionError, Send
 from cluster.node.log.metadata.snapshot import CorruptSnapshotError
 from cluster.node.log.types import OffsetAndEpoch
 
 START_OVER = (ErrorCode.snapshot_not_found, ErrorCode.position_out_of_range)
 """The leader no longer has what was being loaded: ask it what it has."""
 
-Send = Callable[[FetchSnapshotRequest, Callable[[FetchSnapshotResponse], None]], None]
-
 
 class SnapshotFetch:
     """The follower's side of FetchSnapshot."""
 
-    def __init__(self, core: RaftCore) -> None:
+    def __init__(self, core: RaftCore, send: Send) -> None:
         self._core = core
+        self._send = send
 
     def begin(self, state: Follower, snapshot_id: OffsetAndEpoch) -> None:
         """Take up the leader's answer that this replica needs a snapshot.
@@ -60,7 +57,7 @@ class SnapshotFetch:
             return
         core.download = core.log.snapshots.begin(snapshot_id)
 
-    def send(self, state: Follower, send: Send) -> None:
+    def send(self, state: Follower) -> None:
         """Ask for the next piece."""
         core, file = self._core, self._core.download
         assert file is not None
@@ -81,7 +78,12 @@ class SnapshotFetch:
             file.size_bytes,
             core.config.fetch_snapshot_max_bytes,
         )
-        send(request, lambda response: self._on_answer(file, response))
+        self._send(
+            state.leader_endpoint,
+            request,
+            FetchSnapshotResponse,
+            lambda response: self._on_answer(file, response),
+        )
 
     def _on_answer(self, file: SnapshotFile, response: FetchSnapshotResponse) -> None:
         core, state = self._core, self._core.quorum.state

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from cluster.node.kraft import messages
 from cluster.node.kraft.messages import NO_NODE
+from cluster.node.kraft.voter_messages import UpdateVoterResponse
 from cluster.node.log.metadata.snapshot import Snapshot
+from cluster.node.ports import Endpoint, Failure
 from cluster.values import valueclass
+
+Response = TypeVar(
+    "Response",
+    messages.VoteResponse,
+    messages.BeginQuorumEpochResponse,
+    messages.EndQuorumEpochResponse,
+    messages.FetchResponse,
+    messages.FetchSnapshotResponse,
+    UpdateVoterResponse,
+)
+"""What says by which leader and epoch its sender goes."""
 
 
 class NotLeaderError(Exception):
@@ -31,6 +45,20 @@ class ContradictionError(Exception):
 
     It is raised before anything changed: the message is refused, traced, and the node goes on.
     """
+
+
+class Send(Protocol):
+    """How requests of a role are sent (`OutboundRequests`)."""
+
+    def __call__(
+        self,
+        destination: Endpoint,
+        request: messages.RaftRequest,
+        kind: type[Response],
+        on_response: Callable[[Response], None],
+        on_failure: Callable[[Failure], None] | None = None,
+    ) -> None:
+        """Send, and pass on the expected response if it is of our epoch."""
 
 
 @valueclass

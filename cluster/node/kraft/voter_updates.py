@@ -11,32 +11,23 @@ All of it happens at most once in twice the fetch time-out, instead of a Fetch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import voter_messages
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.quorum.states import Follower
 from cluster.node.kraft.quorum.voters import MAX_KRAFT_VERSION, MIN_KRAFT_VERSION, Voter
+from cluster.node.kraft.types import Send
 from cluster.node.ports import Failure
-
-SendUpdate = Callable[
-    [
-        voter_messages.UpdateVoterRequest,
-        Callable[[voter_messages.UpdateVoterResponse], None],
-        Callable[[Failure], None],
-    ],
-    None,
-]
 
 
 class VoterUpdates:
     """The follower's side of UpdateRaftVoter, and of joining by itself."""
 
-    def __init__(self, core: RaftCore) -> None:
+    def __init__(self, core: RaftCore, send: Send) -> None:
         self._core = core
+        self._send = send
 
-    def maybe_send(self, state: Follower, now_ms: float, send_update: SendUpdate) -> bool:
+    def maybe_send(self, state: Follower, now_ms: float) -> bool:
         """Send what is due to the leader, which is ready for it; whether anything was sent."""
         core = self._core
         if now_ms < state.update_voter_due_ms:
@@ -47,7 +38,7 @@ class VoterUpdates:
             return False
         if core.quorum.is_voter:
             if self._needs_update(state, local):
-                self._update(state, send_update)
+                self._update(state)
                 return True
         elif self._wants_to_join():
             self._join(state, now_ms)
@@ -62,7 +53,7 @@ class VoterUpdates:
             return not state.has_updated_leader
         return core.voters.get(local.key.id) != local
 
-    def _update(self, state: Follower, send: SendUpdate) -> None:
+    def _update(self, state: Follower) -> None:
         core = self._core
         request = voter_messages.UpdateVoterRequest(
             core.config.cluster_id,
@@ -84,7 +75,8 @@ class VoterUpdates:
             if failure is Failure.UNSUPPORTED_VERSION:
                 state.has_updated_leader = True  # a leader from before KIP-853 wants none
 
-        send(request, on_answer, on_failure)
+        response = voter_messages.UpdateVoterResponse
+        self._send(state.leader_endpoint, request, response, on_answer, on_failure)
 
     # -- as an observer --------------------------------------------------------------------------
 
