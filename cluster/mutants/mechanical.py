@@ -18,7 +18,7 @@ import ast
 import importlib
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -318,52 +318,29 @@ class _Change(ast.NodeTransformer):
         if isinstance(node, ast.stmt):
             return ast.If(mark, [node], [])
         assert isinstance(node, ast.expr), "places are expressions or statements"
-        return ast.IfExp(mark, node, _CHANGES[self._operator](node))
+        return ast.IfExp(mark, node, _changed(node))
 
 
-def _relation(node: ast.expr) -> ast.expr:
-    assert isinstance(node, ast.Compare), "see _operators"
-    return ast.Compare(node.left, [_RELATIONS[type(node.ops[0])]()], node.comparators)
-
-
-def _connector(node: ast.expr) -> ast.expr:
-    assert isinstance(node, ast.BoolOp), "see _operators"
-    return ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
-
-
-def _negation(node: ast.expr) -> ast.expr:
-    assert isinstance(node, ast.UnaryOp), "see _operators"
-    return node.operand
-
-
-def _sum(node: ast.expr) -> ast.expr:
-    assert isinstance(node, ast.BinOp), "see _operators"
-    operator = ast.Sub() if isinstance(node.op, ast.Add) else ast.Add()
-    return ast.BinOp(node.left, operator, node.right)
-
-
-def _constant(node: ast.expr) -> ast.expr:
-    assert isinstance(node, ast.Constant), "see _operators"
-    value = node.value
-    return ast.Constant(not value if isinstance(value, bool) else value + 1)  # type: ignore[operator]
-
-
-def _extreme(node: ast.expr) -> ast.expr:
-    assert isinstance(node, ast.Call), "see _operators"
-    assert isinstance(node.func, ast.Name), "see _operators"
-    other = ast.Name("max" if node.func.id == "min" else "min", ast.Load())
-    return ast.Call(other, node.args, node.keywords)
-
-
-_CHANGES: dict[str, Callable[[ast.expr], ast.expr]] = {
-    "relation": _relation,
-    "connector": _connector,
-    "negation": _negation,
-    "sum": _sum,
-    "truth": _constant,
-    "number": _constant,
-    "extreme": _extreme,
-}
+def _changed(node: ast.expr) -> ast.expr:
+    """An expression with its operator applied, of which each kind has one (`_of_expression`)."""
+    match node:
+        case ast.Compare(left, [operator], comparators):
+            return ast.Compare(left, [_RELATIONS[type(operator)]()], comparators)
+        case ast.BoolOp(operator, values):
+            return ast.BoolOp(ast.Or() if isinstance(operator, ast.And) else ast.And(), values)
+        case ast.UnaryOp(operand=operand):
+            return operand
+        case ast.BinOp(left, operator, right):
+            other = ast.Sub() if isinstance(operator, ast.Add) else ast.Add()
+            return ast.BinOp(left, other, right)
+        case ast.Constant(bool() as value):
+            return ast.Constant(not value)
+        case ast.Constant(int() as value):
+            return ast.Constant(value + 1)
+        case ast.Call(ast.Name(name), arguments, keywords):
+            other_name = "max" if name == "min" else "min"
+            return ast.Call(ast.Name(other_name, ast.Load()), arguments, keywords)
+    raise AssertionError("see _of_expression")
 
 
 # -- functions and their code ---------------------------------------------------------------------
