@@ -40,7 +40,7 @@ def _m03_memory_only(
     self: QuorumState, epoch: int, candidate: Any, then: Callable[[], None]
 ) -> None:
     state = self.state
-    deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
+    deadline = self.election_deadline_ms()
     if isinstance(state, Unattached) and epoch == state.epoch:
         self._enter(Unattached(epoch, deadline, state.leader_id, candidate))
     then()
@@ -62,7 +62,7 @@ def _m06_forget_leadership(
 ) -> None:
     persisted = self._store.read() or ElectionState()
     if persisted.leader_id == self._config.node_id and persisted.epoch >= log_end.epoch:
-        deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
+        deadline = self.election_deadline_ms()
         self._durably(Unattached(persisted.epoch, deadline), then)
     else:
         _INITIALIZE(self, log_end, then)
@@ -73,7 +73,7 @@ def _m09_same_epoch(
 ) -> None:
     own = self.quorum.state
     if own.name == "Resigned" and epoch == own.epoch + 1:
-        deadline = self.clock.monotonic_ms() + self.quorum.random_election_timeout_ms()
+        deadline = self.quorum.election_deadline_ms()
         self._move(lambda done: self.quorum._durably(Unattached(own.epoch, deadline), done), then)
     else:
         _BECOME_UNATTACHED(self, epoch, then, leader_id)

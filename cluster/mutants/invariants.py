@@ -45,7 +45,7 @@ _RECORD = EpochElection.record
 def _i02_same_epoch(self: QuorumState, then: Callable[[], None]) -> None:
     election = EpochElection(self.voters.ids)
     election.record(self._config.node_id, granted=True)
-    deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
+    deadline = self.election_deadline_ms()
     epoch = max(self.epoch, 1)
     self._durably(Candidate(epoch, deadline, election, self._config.replica_key), then)
 
@@ -54,7 +54,7 @@ def _i03_from_the_start(
     self: QuorumState, log_end: OffsetAndEpoch, then: Callable[[], None]
 ) -> None:
     del log_end
-    deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
+    deadline = self.election_deadline_ms()
     self._durably(Unattached(0, deadline), then)
 
 

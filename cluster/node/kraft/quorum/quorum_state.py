@@ -104,9 +104,17 @@ class QuorumState:
         """The known leader of the current epoch, or -1."""
         return self.state.leader_id
 
-    def random_election_timeout_ms(self) -> float:
-        """T + rand(0..T); never for an observer."""
-        return self._random_timeout_ms() if self.is_voter else NEVER_MS
+    def election_deadline_ms(self) -> float:
+        """In T + rand(0..T); never for an observer."""
+        timeout_ms = self._random_timeout_ms() if self.is_voter else NEVER_MS
+        return self._clock.monotonic_ms() + timeout_ms
+
+    def _election(self) -> EpochElection:
+        """An election among the voters, in which this replica has voted for itself."""
+        election = EpochElection(self.voters.ids)
+        if self.is_voter:
+            election.record(self._config.node_id, granted=True)
+        return election
 
     def _random_timeout_ms(self) -> float:
         timeout_ms = self._config.election_timeout_ms
@@ -117,8 +125,7 @@ class QuorumState:
     def initialize(self, log_end: OffsetAndEpoch, then: Then) -> None:
         """Take up the persisted state (QuorumState.initialize). Raises QuorumStateError."""
         persisted = self._store.read() or ElectionState()
-        now = self._clock.monotonic_ms()
-        deadline = now + self.random_election_timeout_ms()
+        now, deadline = self._clock.monotonic_ms(), self.election_deadline_ms()
         me = self._config.replica_key
         voted = persisted.voted_key
         state: EpochState
@@ -129,17 +136,10 @@ class QuorumState:
             state = Unattached(log_end.epoch, deadline)
         elif persisted.leader_id == me.id:
             state = self._resigned_state(persisted.epoch, ())
-        elif (
-            persisted.leader_id == NO_NODE
-            and voted is not None
-            and voted.id == me.id
-            and self._names_me(voted)
-        ):
+        elif persisted.leader_id == NO_NODE and self.is_voter and voted in (me, ReplicaKey(me.id)):
             # Without a known leader only: a candidate that then followed another keeps its vote in
             # the file, and must not stand again in an epoch with a leader that it knows.
-            election = EpochElection(self.voters.ids)
-            election.record(me.id, granted=True)
-            state = Candidate(persisted.epoch, deadline, election, me)
+            state = Candidate(persisted.epoch, deadline, self._election(), me)
         elif persisted.leader_id != NO_NODE and leader is not None:
             fetch_deadline = now + self._config.fetch_timeout_ms
             state = Follower(
@@ -149,11 +149,6 @@ class QuorumState:
         else:
             state = Unattached(persisted.epoch, deadline, persisted.leader_id, voted)
         self._durably(state, then)
-
-    def _names_me(self, key: ReplicaKey) -> bool:
-        return self.is_voter and (
-            key.directory_id.int == 0 or key.directory_id == self._config.directory_id
-        )
 
     # -- moves -----------------------------------------------------------------------------------
 
@@ -180,11 +175,9 @@ class QuorumState:
             self._refuse("a vote", epoch)
         if state.leader_id != NO_NODE or candidate.id == self._config.node_id:
             self._refuse(f"a vote for {candidate.id}", epoch)
-        if state.voted_key not in (None, candidate) and not (
-            state.voted_key.id == candidate.id and state.voted_key.directory_id.int == 0
-        ):
+        if state.voted_key not in (None, candidate, ReplicaKey(candidate.id)):
             raise IllegalStateError(f"a second vote in epoch {epoch}")
-        deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
+        deadline = self.election_deadline_ms()
         if isinstance(state, Unattached):
             moved: EpochState = Unattached(epoch, deadline, NO_NODE, candidate)
         else:
@@ -204,13 +197,16 @@ class QuorumState:
                 self._refuse("Prospective", state.epoch)
         if not self.is_voter:
             self._refuse("Prospective as an observer", state.epoch)
-        election = EpochElection(self.voters.ids)
-        election.record(self._config.node_id, granted=True)
-        deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
-        endpoint = state.leader_endpoint
         leader_id = NO_NODE if isinstance(state, Resigned) else state.leader_id
         self._enter(
-            Prospective(state.epoch, deadline, election, leader_id, endpoint, state.voted_key)
+            Prospective(
+                state.epoch,
+                self.election_deadline_ms(),
+                self._election(),
+                leader_id,
+                state.leader_endpoint,
+                state.voted_key,
+            )
         )
 
     def after_prospective_loss(self, then: Then) -> None:
@@ -227,10 +223,8 @@ class QuorumState:
         """Raise the epoch and vote for itself."""
         if not isinstance(self.state, Prospective):
             self._refuse("Candidate", self.state.epoch + 1)
-        election = EpochElection(self.voters.ids)
-        election.record(self._config.node_id, granted=True)
-        deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
-        self._durably(Candidate(self.epoch + 1, deadline, election, self._config.replica_key), then)
+        deadline, me = self.election_deadline_ms(), self._config.replica_key
+        self._durably(Candidate(self.epoch + 1, deadline, self._election(), me), then)
 
     def to_leader(self, epoch_start_offset: int, accumulator: BatchAccumulator, then: Then) -> None:
         """Lead the epoch in which a majority voted for this candidate."""
@@ -295,9 +289,7 @@ class QuorumState:
         """
         state = self.state
         if isinstance(state, Prospective | Candidate):
-            state.election = EpochElection(self.voters.ids)
-            if self.is_voter:
-                state.election.record(self._config.node_id, granted=True)
+            state.election = self._election()
         elif isinstance(state, Unattached):
             state.election_deadline_ms = self._kept_deadline()
 
@@ -309,12 +301,11 @@ class QuorumState:
         A new one for every higher epoch that comes along would let a stream of candidates that
         cannot win keep this replica from ever standing itself.
         """
-        now = self._clock.monotonic_ms()
         state = self.state
         if self.is_voter and isinstance(state, Unattached | Prospective | Candidate | Resigned):
-            if now < state.election_deadline_ms < NEVER_MS:
+            if self._clock.monotonic_ms() < state.election_deadline_ms < NEVER_MS:
                 return state.election_deadline_ms
-        return now + self.random_election_timeout_ms()
+        return self.election_deadline_ms()
 
     def _check_epoch(self, target: str, epoch: int) -> None:
         if epoch < self.state.epoch:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from cluster.node.kraft.messages import NO_DIRECTORY, NO_NODE, ReplicaKey
+from cluster.node.kraft.messages import NO_NODE, ReplicaKey
 from cluster.node.kraft.types import IllegalStateError
 from cluster.node.ports import Endpoint
 
@@ -177,9 +177,7 @@ def _can_grant_uncommitted(
     if pre_vote:
         return log_ok
     if state.voted_key is not None:
-        return state.voted_key.id == candidate.id and (
-            state.voted_key.directory_id in (NO_DIRECTORY, candidate.directory_id)
-        )
+        return state.voted_key in (candidate, ReplicaKey(candidate.id))
     if state.leader_id != NO_NODE:
         return False
     return log_ok
