@@ -164,12 +164,8 @@ class RaftCore:
     def become_leader(self) -> None:
         """Lead: the epoch starts at the log end with a LeaderChange record."""
         epoch_start = self.log.end_offset
-        accumulator = BatchAccumulator(
-            self.quorum.epoch,
-            epoch_start,
-            self.config.append_linger_ms,
-            self.config.max_batch_size_bytes,
-        )
+        linger_ms = self.config.append_linger_ms
+        accumulator = BatchAccumulator(self.quorum.epoch, epoch_start, linger_ms)
         self._move(
             lambda done: self.quorum.to_leader(epoch_start, accumulator, done), self._begin_epoch
         )

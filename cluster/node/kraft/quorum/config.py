@@ -55,8 +55,6 @@ class RaftConfig:
     metadata_max_retention_ms: int = 7 * 24 * 3600 * 1000
     log_clean_interval_ms: int = 60_000
     """KafkaRaftClient's interval of its cleaner."""
-    max_fetch_wait_ms: int = MAX_FETCH_WAIT_MS
-    max_batch_size_bytes: int = MAX_BATCH_SIZE_BYTES
     replica_key: ReplicaKey = field(init=False, repr=False, compare=False)
     """This replica's identity."""
 
@@ -90,7 +88,7 @@ class RaftConfig:
         Kafka's constant, but never so long that an idle quorum's followers would take their leader
         for lost while their Fetch is parked, or give the Fetch up before it is answered.
         """
-        return min(self.max_fetch_wait_ms, self.fetch_timeout_ms // 2, self.request_timeout_ms // 2)
+        return min(MAX_FETCH_WAIT_MS, self.fetch_timeout_ms // 2, self.request_timeout_ms // 2)
 
     @property
     def check_quorum_timeout_ms(self) -> float:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
 
@@ -25,17 +24,11 @@ class Outcome(Enum):
 Done = Callable[[Outcome], None]
 
 
-@dataclass(slots=True)
-class _Waiter:
-    threshold: int
-    done: Done
-
-
 class ThresholdPurgatory:
     """Waiters complete in the order in which they began to wait."""
 
     def __init__(self) -> None:
-        self._waiters: dict[int, _Waiter] = {}
+        self._waiters: dict[int, tuple[int, Done]] = {}
         self._next = 0
         self._deadlines: list[tuple[float, int]] = []
 
@@ -44,7 +37,7 @@ class ThresholdPurgatory:
 
     def wait(self, threshold: int, deadline_ms: float, done: Done) -> None:
         """Call `done` once a value of at least `threshold` is reached, or the deadline passes."""
-        self._waiters[self._next] = _Waiter(threshold, done)
+        self._waiters[self._next] = (threshold, done)
         if deadline_ms < math.inf:
             heapq.heappush(self._deadlines, (deadline_ms, self._next))
         self._next += 1
@@ -52,7 +45,7 @@ class ThresholdPurgatory:
     def reach(self, value: int) -> None:
         """Complete everything with a threshold of at most `value`."""
         if self._waiters:
-            due = [i for i, w in self._waiters.items() if w.threshold <= value]
+            due = [i for i, (threshold, _) in self._waiters.items() if threshold <= value]
             self._finish(due, Outcome.REACHED)
 
     def reach_all(self) -> None:
@@ -80,5 +73,5 @@ class ThresholdPurgatory:
 
     def _finish(self, ids: list[int], outcome: Outcome) -> None:
         waiters = [self._waiters.pop(i) for i in ids]
-        for waiter in waiters:
-            waiter.done(outcome)
+        for _, done in waiters:
+            done(outcome)
