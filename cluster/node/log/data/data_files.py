@@ -49,15 +49,14 @@ class LogFolder(Protocol):
     disk: Disk
     clock: Clock
     random: Random
+    on_start_moved: Callable[[TopicPartition], None]
+    """Learns that a log begins later than before."""
 
     def save_recovery_points(self, done: Callable[[], None]) -> None:
         """Queue the recovery points of all logs, as they are now; `done` when they are durable."""
 
     def save_start_offsets(self) -> None:
         """Queue the log starts of all logs, as they are now."""
-
-    def start_moved(self, partition: TopicPartition) -> None:
-        """Learn that a log begins later than before."""
 
     def on_failure(self, error: OSError | CorruptLogError) -> None:
         """Take the folder offline."""
@@ -99,9 +98,11 @@ class DataFiles:
         self.partition: TopicPartition = parse_folder(directory.rpartition("/")[2])[0]
         self.config = config
         self._segments = recovered.segments
-        self._epochs = recovered.epochs
+        self.epochs = recovered.epochs
+        """Where each leader epoch begins; to be read, not changed, by others."""
         self._epoch_file = recovered.epoch_file
-        self._producers = recovered.producers
+        self.producers = recovered.producers
+        """The state of idempotent producers; the same holds."""
         self._snapshots = recovered.snapshots
         self._tail = Tail(recovered.end_offset, config.cache_bytes)
         self._flushes: list[_Flush] = []
@@ -181,8 +182,8 @@ class DataFiles:
         """Replace the leader-epoch file atomically and durably, if it would change."""
         if not self.exists:
             return
-        content = self._epochs.encode()
-        if content == self._epoch_file or not (self._epoch_file or self._epochs.entries):
+        content = self.epochs.encode()
+        if content == self._epoch_file or not (self._epoch_file or self.epochs.entries):
             return
         path = self._path(EPOCH_FILE)
         self._disk.write(path + ".tmp", content)
@@ -209,13 +210,13 @@ class DataFiles:
             if self._must_roll(header):
                 self._write(run)
                 self._roll(header.base_offset)
-            if header.partition_leader_epoch != self._epochs.latest_epoch:
-                self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if header.partition_leader_epoch != self.epochs.latest_epoch:
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
                 self._write_epoch_file()
             position = self._active.add(header)
             self._tail.append(header.base_offset, header.next_offset, position, batch)
             self.end_offset = header.next_offset
-            self._producers.update(header)
+            self.producers.update(header)
             run.append(batch)
         self._write(run)
         self._flush_if_due()
@@ -257,7 +258,7 @@ class DataFiles:
         in Kafka; until then a recovery reads more.
         """
         self._active.close_times()
-        self._producers.end_offset = offset
+        self.producers.end_offset = offset
         aside = self.config.flush_messages == INT64_MAX
         self._flush(offset, nothing, self._take_snapshot(), is_saved=False, aside=aside)
         self._add_segment(offset)
@@ -274,11 +275,11 @@ class DataFiles:
 
     def _take_snapshot(self) -> list[str]:
         """Write the producer state at its end, unless there is a snapshot of it; what to sync."""
-        offset = self._producers.end_offset
+        offset = self.producers.end_offset
         if offset <= (self._snapshots[-1] if self._snapshots else self._segments[0].base_offset):
             return []
         path = self._path(snapshot_name(offset))
-        self._disk.write(path, self._producers.encode())
+        self._disk.write(path, self.producers.encode())
         self._snapshots.append(offset)
         return [path]
 
@@ -383,7 +384,7 @@ class DataFiles:
                 reason = f"batch begins at {header.base_offset}, not {expected}"
                 raise CorruptLogError(segment.path, position, offset, reason)
             known = max(header.base_offset, self.start_offset)  # epochs below are forgotten
-            epoch = self._epochs.epoch_at(known)
+            epoch = self.epochs.epoch_at(known)
             if known < header.next_offset and epoch != header.partition_leader_epoch:
                 reason = f"batch of epoch {header.partition_leader_epoch}, not {epoch}"
                 raise CorruptLogError(segment.path, position, header.base_offset, reason)
@@ -471,7 +472,7 @@ class DataFiles:
 
     def _reload_producers(self) -> None:
         """Build the producer state at the log end again."""
-        state = self._producers
+        state = self.producers
         if not state.producers:  # nobody wrote before the truncation, so nobody did before that
             state.end_offset = self.end_offset
             return
@@ -543,6 +544,6 @@ class DataFiles:
         self.start_offset = self.saved_start_offset = offset
         self.high_watermark = self._high_watermark
         self._folder.save_start_offsets()
-        if self._epochs.truncate_from_start(offset):
+        if self.epochs.truncate_from_start(offset):
             self._write_epoch_file()
-        self._folder.start_moved(self.partition)
+        self._folder.on_start_moved(self.partition)

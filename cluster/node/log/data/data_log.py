@@ -41,9 +41,7 @@ from cluster.node.log.data.data_times import (
     find_timestamp,
     largest,
 )
-from cluster.node.log.data.producer_state import ProducerState
 from cluster.node.log.data.validation import validate
-from cluster.node.log.storage.epoch_cache import LeaderEpochCache
 from cluster.node.log.storage.tail import Tail
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.values import valueclass
@@ -70,16 +68,6 @@ class DataLog(DataFiles):
     """One replica's log of one partition; made by `LogDirectory`."""
 
     @property
-    def epochs(self) -> LeaderEpochCache:
-        """Where each leader epoch begins; to be read, not changed."""
-        return self._epochs
-
-    @property
-    def producers(self) -> ProducerState:
-        """The state of idempotent producers; to be read, not changed."""
-        return self._producers
-
-    @property
     def size_bytes(self) -> int:
         """Size of all segments."""
         return sum(segment.size_bytes for segment in self._segments)
@@ -94,10 +82,10 @@ class DataLog(DataFiles):
 
         None when it is later than all that is known. See `LeaderEpochCache.end_offset_for`.
         """
-        latest = self._epochs.latest_epoch
+        latest = self.epochs.latest_epoch
         if latest is None or epoch > latest:
             return None
-        return self._epochs.end_offset_for(epoch, self.end_offset)
+        return self.epochs.end_offset_for(epoch, self.end_offset)
 
     # Appending.
 
@@ -108,7 +96,7 @@ class DataLog(DataFiles):
         that one. Raises AppendError, StorageError.
         """
         self._check_online()
-        assert leader_epoch >= (self._epochs.latest_epoch or 0), "a leader of the past appends"
+        assert leader_epoch >= (self.epochs.latest_epoch or 0), "a leader of the past appends"
         header, batch = validate(records, self.config, self._folder.clock.wall_ms())
         if len(batch) > self.config.segment_bytes:
             raise AppendError(
@@ -117,7 +105,7 @@ class DataLog(DataFiles):
             )
         log_append_time_ms = header.max_timestamp_ms if self.config.log_append_time else -1
         if header.producer_id != NO_PRODUCER:
-            duplicate = self._producers.duplicate_of(header)
+            duplicate = self.producers.duplicate_of(header)
             if duplicate is not None:
                 return LogAppendInfo(
                     duplicate.first_offset,
@@ -126,7 +114,7 @@ class DataLog(DataFiles):
                     self.start_offset,
                     is_duplicate=True,
                 )
-            self._producers.check(header)
+            self.producers.check(header)
         batch = with_place(batch, self.end_offset, leader_epoch)
         header = parse_header(batch)
         self._append([(header, batch)])
@@ -146,7 +134,7 @@ class DataLog(DataFiles):
         self._check_online()
         batches: list[tuple[BatchHeader, bytes]] = []
         expected = self.end_offset
-        epoch = self._epochs.latest_epoch or 0
+        epoch = self.epochs.latest_epoch or 0
         for header, batch in self._fetched_batches(records):
             if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
                 break
@@ -167,9 +155,9 @@ class DataLog(DataFiles):
     def initialize_leader_epoch(self, epoch: int) -> None:
         """Begin `epoch` at the log end, before its first record. Raises ValueError if past."""
         self._check_online()
-        if epoch < (self._epochs.latest_epoch or 0):
-            raise ValueError(f"epoch {epoch} cannot begin after {self._epochs.latest_epoch}")
-        if self._epochs.assign(epoch, self.end_offset):
+        if epoch < (self.epochs.latest_epoch or 0):
+            raise ValueError(f"epoch {epoch} cannot begin after {self.epochs.latest_epoch}")
+        if self.epochs.assign(epoch, self.end_offset):
             self._write_epoch_file()
 
     def when_written(self, done: Callable[[], None]) -> None:
@@ -225,10 +213,10 @@ class DataLog(DataFiles):
         """
         self._check_online()
         if timestamp_ms == EARLIEST_TIMESTAMP:
-            epoch = self._epochs.epoch_at(self.start_offset)
+            epoch = self.epochs.epoch_at(self.start_offset)
             return TimestampAndOffset(-1, self.start_offset, epoch)
         if timestamp_ms == LATEST_TIMESTAMP:
-            return TimestampAndOffset(-1, self.end_offset, self._epochs.latest_epoch)
+            return TimestampAndOffset(-1, self.end_offset, self.epochs.latest_epoch)
         if timestamp_ms == MAX_TIMESTAMP:
             return find_largest(self, self._segments)
         return find_timestamp(self, self._segments, timestamp_ms)
@@ -259,7 +247,7 @@ class DataLog(DataFiles):
             return
         if offset < self.end_offset:
             offset = self._truncate_files(offset)
-        if self._epochs.truncate_from_end(offset):
+        if self.epochs.truncate_from_end(offset):
             self._write_epoch_file()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -272,9 +260,9 @@ class DataLog(DataFiles):
         self._remove_snapshots_above(-1)
         while self._segments:
             self._remove_segment(self._segments.pop())
-        self._epochs.clear()
+        self.epochs.clear()
         self._write_epoch_file()
-        self._producers.clear(offset)
+        self.producers.clear(offset)
         self._tail = Tail(offset, self.config.cache_bytes)
         self.start_offset = offset
         self._end_at(offset)
@@ -331,8 +319,8 @@ class DataLog(DataFiles):
 
     def expire_producers(self) -> None:
         """Forget producers by `producer.id.expiration.ms`."""
-        self._producers.expiration_ms = self.config.producer_id_expiration_ms
-        self._producers.expire(self._folder.clock.wall_ms())
+        self.producers.expiration_ms = self.config.producer_id_expiration_ms
+        self.producers.expire(self._folder.clock.wall_ms())
 
     def close(self, done: Callable[[], None]) -> None:
         """Make everything durable, with a snapshot of the producers, before a clean shutdown.

@@ -57,6 +57,10 @@ _NO_ID = uuid.UUID(int=0)
 Damage = OSError | CorruptLogError
 
 
+def _ignore(_: TopicPartition) -> None:
+    """For a folder whose owner need not know."""
+
+
 class LogDirectory:
     """All logs of one folder of a disk. Call `read_mark`, `remove_mark` and `open` first."""
 
@@ -67,6 +71,7 @@ class LogDirectory:
         random: Random,
         config_of: Callable[[str], DataLogConfig],
         on_offline: Callable[[Damage], None],
+        on_start_moved: Callable[[TopicPartition], None] = _ignore,
         retention_check_interval_ms: float = 300_000.0,
         path: str = "",
         directory_id: uuid.UUID = _NO_ID,
@@ -90,10 +95,10 @@ class LogDirectory:
         """What a clean shutdown left: the broker's epoch then, -1 unknown; None: it was none."""
         self.is_open = False
         self.is_offline = False
-        self.on_start_moved: Callable[[TopicPartition], None] = _ignore
+        self.on_start_moved = on_start_moved
         """Called when a log begins later than before."""
         self._config_of = config_of
-        self.on_offline = on_offline
+        self._on_offline = on_offline
         self._retention_check_interval_ms = retention_check_interval_ms
         self._checkpoints = DirectoryCheckpoints(disk, self._finish)
         self._timers: dict[Callable[[], None], Timer] = {}
@@ -238,10 +243,6 @@ class LogDirectory:
         }
         self._checkpoints.save(START_OFFSET_FILE, offsets, nothing)
 
-    def start_moved(self, partition: TopicPartition) -> None:
-        """Report that a log begins later than before."""
-        self.on_start_moved(partition)
-
     def when_written(self, done: Callable[[], None]) -> None:
         """Call `done` once a kill can no longer lose what is in any of the logs now.
 
@@ -258,7 +259,7 @@ class LogDirectory:
         self._cancel_timers()
         for log in self._all():
             log.go_offline()
-        self.on_offline(error)
+        self._on_offline(error)
 
     # Private.
 
@@ -361,7 +362,3 @@ class LogDirectory:
     def _watch(self, error: OSError | None) -> None:
         if error is not None:
             self.on_failure(error)
-
-
-def _ignore(_: TopicPartition) -> None:
-    """For a folder whose owner need not know."""

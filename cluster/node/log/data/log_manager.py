@@ -68,22 +68,22 @@ class LogManager:
         self._on_offline = on_offline
         self.offline_paths = log_dirs.offline
         """Of directories of which nothing is known but that they are there."""
-        self.directories = tuple(
-            LogDirectory(
+
+        def directory_of(found: LogDir) -> LogDirectory:
+            directory = LogDirectory(
                 found.disk,
                 clock,
                 random,
                 config_of,
-                _later,
-                retention_check_interval_ms=retention_check_interval_ms,
-                path=found.path,
-                directory_id=found.directory_id,
+                lambda damage: self._went_offline(directory, damage),
+                on_start_moved,
+                retention_check_interval_ms,
+                found.path,
+                found.directory_id,
             )
-            for found in log_dirs.online
-        )
-        for directory in self.directories:
-            directory.on_offline = partial(self._went_offline, directory)
-            directory.on_start_moved = on_start_moved
+            return directory
+
+        self.directories = tuple(map(directory_of, log_dirs.online))
         self._preferred: dict[TopicPartition, str] = {}
         self._waiting: list[_Barrier] = []
 
@@ -289,7 +289,3 @@ def _on_removal(directory: LogDirectory, then: Callable[[], None], error: OSErro
         then()
     else:
         directory.on_failure(error)
-
-
-def _later(_: Damage) -> None:
-    """Until the manager has made its directories none can go offline."""

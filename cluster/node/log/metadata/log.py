@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from cluster.node.log.batch.records import BatchHeader, iter_batches
 from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
-from cluster.node.log.storage.epoch_cache import EPOCH_FILE, EpochEntry, LeaderEpochCache
+from cluster.node.log.storage.epoch_cache import EPOCH_FILE, EpochEntry
 from cluster.node.log.storage.reader import locate_batch, read_batches
 from cluster.node.log.storage.recovery import CorruptLogError, Recovered, recover
 from cluster.node.log.storage.segment import BASE_OFFSET, Segment, segment_name
@@ -79,11 +79,12 @@ class Log:
     ) -> None:
         """Take over what `recover` found; use `open`."""
         self._disk = disk
-        self.directory = self._directory = directory
+        self.directory = directory
         self._config = config
         self._on_failure = on_failure
         self._segments = recovered.segments
-        self._epochs = recovered.epochs
+        self.epochs = recovered.epochs
+        """Where each epoch begins; to be read, not changed, by others."""
         self._epochs_in_file: tuple[EpochEntry, ...] | None = None
         self._epoch_file = recovered.epoch_file
         self._recovery_point = recovered.recovery_point
@@ -127,11 +128,6 @@ class Log:
         return log
 
     @property
-    def epochs(self) -> LeaderEpochCache:
-        """Where each epoch begins; to be read, not changed."""
-        return self._epochs
-
-    @property
     def recovered_control(self) -> list[tuple[BatchHeader, bytes]]:
         """The control batches that were found when it was opened, oldest first, with headers.
 
@@ -161,7 +157,7 @@ class Log:
             expected, epoch = header.next_offset, header.partition_leader_epoch
         self._recovered_control = None
         run: list[bytes] = []
-        latest_epoch = self._epochs.latest_epoch
+        latest_epoch = self.epochs.latest_epoch
         for header, batch in verified:
             if self._should_roll(header):
                 self._queue_append(run)
@@ -173,7 +169,7 @@ class Log:
             self._tail.append(header.base_offset, self.end_offset, position, batch)
             if header.partition_leader_epoch != latest_epoch:
                 latest_epoch = header.partition_leader_epoch
-                self._epochs.assign(latest_epoch, header.base_offset)
+                self.epochs.assign(latest_epoch, header.base_offset)
             run.append(batch)
         self._queue_append(run)
         assert self.end_offset == expected
@@ -221,7 +217,7 @@ class Log:
             self.durable_end_offset = min(self.durable_end_offset, offset)
             if self._flush is not None:
                 self._flush.end_offset = min(self._flush.end_offset, offset)
-        self._epochs.truncate_from_end(offset)
+        self.epochs.truncate_from_end(offset)
 
     def delete_before(self, offset: int) -> None:
         """Move the log start up to `offset`, and delete the segments that lie wholly below.
@@ -238,11 +234,11 @@ class Log:
         kept = self._segment_of(offset)
         if self._segments[0] is kept:
             return
-        self._epochs.truncate_from_start(kept.base_offset)
+        self.epochs.truncate_from_start(kept.base_offset)
         self._write_epoch_file()
         while self._segments[0] is not kept:
             self._disk.remove(self._segments.pop(0).path)
-            self._disk.sync_directory(self._directory, self._watch)
+            self._disk.sync_directory(self.directory, self._watch)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log is empty from now on and begins at `offset`.
@@ -254,8 +250,8 @@ class Log:
         self._disk.sync(self._path(RECOVERY_POINT_FILE), self._watch)
         while self._segments:
             self._disk.remove(self._segments.pop().path)
-            self._disk.sync_directory(self._directory, self._watch)
-        self._epochs.clear()
+            self._disk.sync_directory(self.directory, self._watch)
+        self.epochs.clear()
         self._tail = Tail(offset, self._config.cache_bytes)
         self.start_offset = self.end_offset = self.durable_end_offset = offset
         if self._flush is not None:
@@ -278,7 +274,7 @@ class Log:
 
         See `LeaderEpochCache.end_offset_for`.
         """
-        return self._epochs.end_offset_for(epoch, self.end_offset)
+        return self.epochs.end_offset_for(epoch, self.end_offset)
 
     @property
     def _active(self) -> Segment:
@@ -286,10 +282,10 @@ class Log:
 
     def _last_record_epoch(self) -> int:
         end = self.end_offset
-        return (self._epochs.epoch_at(end - 1) or 0) if end > self.start_offset else 0
+        return (self.epochs.epoch_at(end - 1) or 0) if end > self.start_offset else 0
 
     def _path(self, name: str) -> str:
-        return f"{self._directory}/{name}"
+        return f"{self.directory}/{name}"
 
     def _position(self, offset: int) -> int:
         """Find where the active segment has the batch that holds `offset`, or all above it."""
@@ -305,8 +301,8 @@ class Log:
             run.clear()
 
     def _create_directory(self) -> None:
-        self._disk.make_directory(self._directory)
-        parent = self._directory
+        self._disk.make_directory(self.directory)
+        parent = self.directory
         while parent:
             parent = parent.rpartition("/")[0]
             self._disk.sync_directory(parent, self._watch)
@@ -339,7 +335,7 @@ class Log:
 
     def _sync_names(self) -> None:
         if self._names_changed:
-            self._disk.sync_directory(self._directory, self._watch)
+            self._disk.sync_directory(self.directory, self._watch)
             self._names_changed = False
 
     def _start_flush(self) -> None:
@@ -351,7 +347,7 @@ class Log:
         if self._names_changed:
             self._disk.sync(self._active.path, self._watch)
             self._names_changed = False
-            self._disk.sync_directory(self._directory, self._on_flush)
+            self._disk.sync_directory(self.directory, self._on_flush)
         else:
             self._disk.sync(self._active.path, self._on_flush)
         if flush.end_offset != self._recovery_point:
@@ -379,23 +375,23 @@ class Log:
 
     def _write_epoch_file(self) -> None:
         """Replace the leader-epoch file atomically and durably, if it would change."""
-        entries = self._epochs.entries
+        entries = self.epochs.entries
         if entries == self._epochs_in_file:
             return
         self._epochs_in_file = entries
-        content = self._epochs.encode()
+        content = self.epochs.encode()
         if content == self._epoch_file:
             return
         path = self._path(EPOCH_FILE)
         self._disk.write(path + ".tmp", content)
         self._disk.sync(path + ".tmp", self._watch)
         self._disk.rename(path + ".tmp", path)
-        self._disk.sync_directory(self._directory, self._watch)
+        self._disk.sync_directory(self.directory, self._watch)
         self._epoch_file = content
 
     def _write_recovery_point(self, offset: int) -> None:
         """Queue the new content; what was queued before is durable when it is applied."""
-        content = encode_recovery_point(self._directory, offset)
+        content = encode_recovery_point(self.directory, offset)
         self._disk.write(self._path(RECOVERY_POINT_FILE), content)
         self._recovery_point = offset
 
@@ -411,7 +407,7 @@ class Log:
             self._disk.sync(self._path(RECOVERY_POINT_FILE), self._watch)
         while self._active is not segment:
             self._disk.remove(self._segments.pop().path)
-            self._disk.sync_directory(self._directory, self._watch)
+            self._disk.sync_directory(self.directory, self._watch)
         self._disk.truncate(segment.path, position)
         segment.truncate(position)
         return base_offset
