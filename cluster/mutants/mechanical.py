@@ -318,10 +318,10 @@ class _Change(ast.NodeTransformer):
         if isinstance(node, ast.stmt):
             return ast.If(mark, [node], [])
         assert isinstance(node, ast.expr), "places are expressions or statements"
-        return ast.IfExp(mark, node, _changed(node))
+        return ast.IfExp(mark, node, _change_of(node))
 
 
-def _changed(node: ast.expr) -> ast.expr:
+def _change_of(node: ast.expr) -> ast.expr:
     """An expression with its operator applied, of which each kind has one (`_of_expression`)."""
     match node:
         case ast.Compare(left, [operator], comparators):
