@@ -9,7 +9,6 @@ left. Each class names the events that it reads, and its source.
 | monotonic-epoch | no node's epoch decreases | node | yes |
 | election-safety | one leader an epoch, whichever node believes in it | none | yes |
 | one-vote | a voter votes for one candidate an epoch, over its restarts | node | yes |
-| pre-elected | a node stands for election with the PreVotes of a majority of its voters | cause | no: KIP-996 |
 | stable-leadership | no voter that follows a leader, and has records of it, grants a PreVote | node | yes |
 | elected-by-majority | a node leads with the votes of a majority of its voters | cause | yes |
 | durable-vote | a vote, an epoch, a leader is on the disk before another node hears of it | node | no: disk |
@@ -40,99 +39,25 @@ contradict each other; `node`, each node's own; `cause`, the events that allowed
 it. No invariant needs to know which of two events of different nodes came first. stored: whether it
 can be judged from what nodes leave, or needs the bytes on a disk at the moment of an event.
 
-Of leaders, on the messages that a simulated world sees arrive (no trace holds these):
+Simulated worlds alone are judged by the others, on what no trace holds; their classes say by what:
 
-| name | says |
+| file | invariants of |
 |---|---|
-| led-alone | no leader goes on without a majority that fetches |
-| leaves-leader | a voter that its leader does not answer looks for another |
-| succession | a leader that has heard of a later epoch leads no longer |
-| resigned-early | a leader that a majority fetches from does not resign for want of one |
-| read-by-majority | a majority confirms the leadership before a linearizable read is answered |
-
-Of voters and snapshots, on what nodes of a simulated world have done by then (no trace shows it):
-
-| name | says |
-|---|---|
-| voters-known | a node goes by voters as new as are committed below what it knows to be, of its log |
-| new-voter-holds-log | a replica becomes a voter once it has held all of the leader's log |
-| described | a leader's answer to DescribeQuorum leaves out nobody, and no end is beyond its own |
-| snapshot-made | a node snapshots its metadata when as much is new as calls for it |
-
-Of brokers and partitions, on the metadata images of a simulated world's nodes (no trace holds these):
-
-| name | says |
-|---|---|
-| valid-brokers | ISR, ELR, leaders and fencing fit each other |
-| image-agreement | images at one offset hold the same |
-| broker-view | what a broker was published is what its image holds |
-| broker-epoch | a broker's epoch grows with each incarnation, and with nothing else |
-| partition-epochs | leader and partition epochs never decrease, and a change of leader is one of both |
-| bootstrap-first | what a controller commits first is what a cluster begins with |
-| partitions-found | a controller finds by a broker, or by what is due, the partitions that have it |
-| published-new | a node that starts publishes nothing before it has what a leader calls committed |
-
-Of brokers' sessions, on the requests that a simulated world sees arrive (no trace holds these):
-
-| name | says |
-|---|---|
-| fenced-silent | a broker is fenced when it asks for that, or was silent for its session |
-| silent-fenced | a broker that was silent for twice its session is fenced |
-| one-incarnation | no second incarnation of a broker is registered in the session of the first |
-| unclean-ineligible | a broker that ended uncleanly is no eligible leader |
-| released-in-time | a broker that shuts down ends when all others know that it leads nothing |
-
-Of partitions' high watermarks and ISRs, on the replicas of a simulated world's nodes (no trace holds these):
-
-| name | says |
-|---|---|
-| held-in-sync | each member of an ISR holds what its leader calls committed |
-| enough-in-sync | no high watermark moves while the ISR is below min.insync.replicas |
-| lag-allowed | no replica leaves an ISR before replica.lag.time.max.ms |
-| joins-in-epoch | no replica joins an ISR before it has reached the start of its leader's epoch |
-| change-awaited | a leader waits for a change of its ISR until it is answered or overtaken |
-| newest-changed | no request of an earlier partition epoch changes an ISR |
-| counted-by-fetch | a leader counts for a follower what that fetched from in this leadership |
-| own-epoch-known | a leader's log knows the leader's epoch |
-| held-committed | what an ISR that has changed holds is committed at once |
-| fetch-answered | no Fetch of a follower waits when its leader has more, or has committed more |
-| caught-up-first | a broker opens its logs once its metadata contain its own registration |
-| mark-removed | no log directory in use has the mark of a clean shutdown |
-| sequences | a producer's batches follow one another, and retries are known |
-| deletes-asked | a leader deletes the records that it is asked to, and no others |
-| own-topic | a replica's log is of no earlier topic of the same name |
-| remembered-in-log | what a replica remembers of producers, and calls committed, is in its log |
-
-Of what a node does in its own time, on the disks of a simulated world's nodes (no trace holds these):
-
-| name | says |
-|---|---|
-| mark-checkpointed | a high watermark is in its checkpoint two intervals later |
-| snapshots-cleaned | what is more than metadata.max.retention.bytes goes, and files that nobody uses |
-| retention-kept | a leader deletes the segments that retention.bytes or retention.ms calls for, soon, and no others |
-| move-kept | a replica that begins to move has a folder where a start finds it, and one log in the end |
-| answered-in-time | a request that says for how long it may wait is answered by then |
-| batches-indexed | an entry that a broker adds to an offset index points at its batch |
-
-Of what a node answers to administrators and producers in a simulated world (no trace holds answers):
-
-| name | says |
-|---|---|
-| topics-known | a controller denies no topic that it has from the request to the answer |
-| feature-kept | a level that is said to be finalized is in the metadata |
-| resizes-judged | a broker takes another size of a part of it where it can, and nowhere else |
-| batches-taken | a leader takes a right batch, however it is compressed |
-| cluster-described | DescribeCluster shows the brokers, or controllers, that the node knows |
-| producer-ids-once | no two producers get one id |
+| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py` | the quorum: the table, and more on what nodes have done by then |
+| `leading.py` | leaders, on the messages that arrive |
+| `brokers.py` | brokers and partitions, on the metadata images of nodes |
+| `sessions.py` | brokers' sessions, on the requests that arrive |
+| `replicas.py`, `partitions.py` | high watermarks, ISRs and what brokers know of replicas |
+| `upkeep.py`, `retention.py` | what a node does in its own time, on its disks |
+| `answers.py` | what a node answers to administrators and producers |
 
 | file | what |
 |---|---|
 | `sight.py` | what is known of nodes: the fields of events, and logs and disks where they can be read |
 | `quorum.py`, `electorate.py` | what all share: copies of logs, votes, voters, commits |
 | `fold.py` | what an invariant is |
-| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `leading.py`, `brokers.py`, `sessions.py`, `replicas.py`, `partitions.py`, `upkeep.py`, `retention.py`, `answers.py` | the invariants |
+| `watcher.py` | all of them, and feeds each event to them |
 | `traces.py` | what traces, logs and files of a stored run owe each other; for stored runs alone |
-| `watcher.py` | all of the others, and feeds each event to them |
 | `merge.py`, `stored.py` | one order of stored traces; the check of a stored run |
 """
 

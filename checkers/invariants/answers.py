@@ -44,7 +44,6 @@ class TopicsKnown(_OfAnswers):
     source = "ReplicationControlManager.java, deleteTopics, createPartitions"
 
     def on_topic_answer(self, node: str, fields: Fields) -> Broken | None:
-        """Judge an answer about one topic."""
         before, error = fields["before"], fields["error"]
         if error not in _UNKNOWN or before is None or before != fields["after"]:
             return None
@@ -82,7 +81,6 @@ class ResizesJudged(_OfAnswers):
     source = "DynamicThreadPool.scala, validateReconfiguration; DynamicLogConfig, CleanerConfig"
 
     def on_resize_answer(self, node: str, fields: Fields) -> Broken | None:
-        """Judge an answer of the broker itself."""
         name, value, before = fields["name"], fields["value"], fields["before"]
         is_right = max(1, before // 2) <= value <= 2 * before
         if name == BUFFER:
@@ -103,7 +101,6 @@ class BatchesTaken(_OfAnswers):
     source = "LogValidator.java"
 
     def on_batch_answer(self, node: str, fields: Fields) -> Broken | None:
-        """Judge an answer to a producer whose batches are right."""
         error = fields["error"]
         if error not in _WRONG_BATCH:
             return None
@@ -159,7 +156,6 @@ class ProducerIdsOnce(_OfAnswers):
         """By id: the broker that gave it."""
 
     def on_producer_id(self, node: str, fields: Fields) -> Broken | None:
-        """Judge an id that a broker gives to a producer without transactions."""
         number = fields["id"]
         before = self._givers.get(number)
         self._givers[number] = node

@@ -107,7 +107,6 @@ class ImageAgreement(_OfImages):
         """By offset: the first node whose image was read there, and its content."""
 
     def on_image(self, node: str, fields: Fields) -> Broken | None:
-        """Compare with the first image at this offset."""
         image: Image = fields["image"]
         other, known = self._contents.setdefault(image.offset, (node, image.content))
         if len(self._contents) > _REMEMBERED_MAX:
@@ -141,8 +140,6 @@ class _OfNewestImages(_OfImages):
         self._offset = -1
 
     def on_image(self, node: str, fields: Fields) -> Broken | None:
-        """Judge an image that is newer than all before."""
-        del node
         image: Image = fields["image"]
         if image.offset <= self._offset:
             return None
@@ -210,7 +207,6 @@ class PublishedNew(Invariant):
     unstored = "no trace holds what a node publishes"
 
     def on_published(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a first publication by what the node had heard of before."""
         offset, heard = fields["offset"], fields["high_watermark"]
         if heard is not None and offset >= heard - 1:
             return None
@@ -233,7 +229,6 @@ class PartitionsFound(Invariant):
     unstored = _UNSTORED
 
     def on_partitions_found(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what an active controller would find."""
         found, having = fields["found"], fields["having"]
         for mark in dict.fromkeys((*having, *found)):
             wrong = sorted({*found.get(mark, ())} ^ {*having.get(mark, ())})
@@ -264,7 +259,6 @@ class BootstrapFirst(Invariant):
     unstored = _UNSTORED
 
     def on_controller_image(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what an active controller has committed."""
         claimed, offset = fields["claimed"], fields["offset"]
         if offset <= claimed or fields["in_transaction"] or fields["has_version"]:
             return None

@@ -26,7 +26,6 @@ class MajorityDurable(Invariant):
     order = Order.CAUSE
 
     def on_hw(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the high watermark that a follower takes up."""
         quorum, offset = self.quorum, fields["offset"]
         if quorum.sight is None or fields["role"] == "leader" or offset <= quorum.announced_end:
             return None
@@ -36,7 +35,6 @@ class MajorityDurable(Invariant):
         )
 
     def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the high watermark that a leader announces."""
         quorum, offset = self.quorum, fields["offset"]
         if offset == 0:
             return None
@@ -64,7 +62,6 @@ class MajorityCounted(Invariant):
     order = Order.NONE
 
     def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
-        """Recompute the high watermark."""
         ends = sorted(fields["replicas"].values(), reverse=True)
         majority = ends[len(ends) // 2] if ends else 0
         if fields["offset"] <= majority:
@@ -98,7 +95,6 @@ class MonotonicHighWatermark(Invariant):
         """By epoch: offset and node."""
 
     def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
-        """Compare a high watermark with those of the node and of other epochs."""
         offset, epoch = fields["offset"], fields["epoch"]
         if epoch not in self._most:
             self._epochs.insert(bisect_left(self._epochs, epoch), epoch)
@@ -149,7 +145,6 @@ class LeaderCompleteness(Invariant):
         """Where each epoch starts, and its leader."""
 
     def on_epoch_start(self, node: str, fields: Fields) -> Broken | None:
-        """Compare the log of a new leader with what is committed."""
         epoch, offset, quorum = fields["epoch"], fields["offset"], self.quorum
         self._started[epoch] = (offset, node)
         needed = bisect_left(quorum.committed_in, epoch)
@@ -193,7 +188,6 @@ class DurableFetch(Invariant):
     order = Order.NONE
 
     def on_fetch(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what a Fetch acknowledges."""
         offset, durable = fields["offset"], fields["durable_end_offset"]
         sight = self.quorum.sight
         if offset <= durable and (sight is None or offset <= (sight.durable_end(node) or 0)):
@@ -214,7 +208,6 @@ class AckCommitted(Invariant):
     own = True
 
     def on_ack(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a write that is about to be answered."""
         mark = min(self.quorum.mark(node), fields["high_watermark"])
         if fields["offset"] < mark:
             return None
@@ -238,7 +231,6 @@ class ReadConfirmed(Invariant):
     order = Order.NONE
 
     def on_read(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a read that is about to be answered."""
         if fields["confirmed"] is True:
             return None
         return Broken(
@@ -269,8 +261,6 @@ class OwnCommit(Invariant):
         """By these nodes: last offsets of batches that they appended and not yet committed."""
 
     def on_start(self, node: str, fields: Fields) -> None:
-        """Forget a process that ended."""
-        del fields
         self._leads.pop(node, None)
 
     def on_state(self, node: str, fields: Fields) -> None:
@@ -282,12 +272,10 @@ class OwnCommit(Invariant):
             self._appended[node] = set()
 
     def on_append(self, node: str, fields: Fields) -> None:
-        """Take up what a leader appends."""
         if node in self._leads:
             self._appended[node].add(fields["last_offset"])
 
     def on_commit(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what a leader notes as committed."""
         epoch, last_offset = self._leads.get(node), fields["last_offset"]
         if epoch is None:
             return None
@@ -313,7 +301,6 @@ class ClaimAfterReplay(Invariant):
     own = True
 
     def on_claim(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a claim."""
         epoch, offset, quorum = fields["epoch"], fields["offset"], self.quorum
         start, leader = quorum.epoch_starts.get(epoch), quorum.leader_of.get(epoch)
         if leader == node and start is not None and offset >= start:

@@ -22,7 +22,6 @@ class ElectionSafety(Invariant):
         """By epoch: the first node that named its leader."""
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the leader that a node knows."""
         if fields["leader_id"] == NO_NODE:
             return None
         return self._note_leader(node, fields["epoch"], node_name(fields["leader_id"]))
@@ -30,7 +29,6 @@ class ElectionSafety(Invariant):
     on_quorum_state = on_state
 
     def on_leader_change(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a LeaderChange record of a log."""
         return self.on_state(node, fields) or self._starts(node, fields)
 
     def on_epoch_start(self, node: str, fields: Fields) -> Broken | None:
@@ -38,11 +36,9 @@ class ElectionSafety(Invariant):
         return self._note_leader(node, fields["epoch"], node) or self._starts(node, fields)
 
     def on_claim(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the claim of a controller."""
         return self._note_leader(node, fields["epoch"], node)
 
     def on_contradiction(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the leader that a refused message named."""
         if fields["claimed_id"] < 0:
             return None
         return self._note_leader(node, fields["claimed_epoch"], node_name(fields["claimed_id"]))
@@ -80,7 +76,6 @@ class NoContradiction(Invariant):
     order = Order.NONE
 
     def on_contradiction(self, node: str, fields: Fields) -> Broken:
-        """Report what the node refused."""
         epoch = fields["epoch"]
         return Broken(f"{node} in epoch {epoch} refused {fields['message']}: {fields['reason']}")
 
@@ -94,7 +89,6 @@ class ElectedByMajority(Invariant):
     order = Order.CAUSE
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a node that begins to lead."""
         if fields["state"] != "Leader":
             return None
         epoch, electorate = fields["epoch"], self.quorum.electorate
@@ -130,13 +124,11 @@ class PreElected(Invariant):
         """(candidate, its epoch before it stands) -> who granted its PreVote."""
 
     def on_vote(self, node: str, fields: Fields) -> None:
-        """Take up a PreVote."""
         if fields["pre_vote"] and fields["granted"]:
             at = node_name(fields["candidate_id"]), fields["epoch"]
             self._granted.setdefault(at, set()).add(node)
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a node that stands for election."""
         if fields["state"] != "Candidate":
             return None
         voters, epoch = self.quorum.electorate.members(node), fields["epoch"]
@@ -162,7 +154,6 @@ class OneVote(Invariant):
     reads = frozenset({"state"})
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the vote that a state carries."""
         if fields["voted_id"] == NO_NODE:
             return None
         return self._note_vote(node, fields["epoch"], node_name(fields["voted_id"]))
@@ -170,7 +161,6 @@ class OneVote(Invariant):
     on_quorum_state = on_state
 
     def on_vote(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a granted vote."""
         if not fields["granted"] or fields["pre_vote"]:
             return None
         return self._note_vote(node, fields["epoch"], node_name(fields["candidate_id"]))
@@ -207,28 +197,22 @@ class StableLeadership(Invariant):
 
     def on_start(self, node: str, fields: Fields) -> None:
         """Take up a process, which follows no leader."""
-        del fields
         self._follows.pop(node, None)
         self._heard.discard(node)
 
     def on_state(self, node: str, fields: Fields) -> None:
-        """Take up which leader a node follows."""
         self.on_start(node, fields)
         if fields["state"] == "Follower":
             self._follows[node] = node_name(fields["leader_id"])
 
     def on_voters(self, node: str, fields: Fields) -> None:
-        """Take up other voters."""
-        del fields
         self._heard.discard(node)
 
     def on_append(self, node: str, fields: Fields) -> None:
-        """Take up that a follower has heard of its leader."""
         if node in self._follows and fields["role"] == "follower":
             self._heard.add(node)
 
     def on_vote(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a granted PreVote."""
         if not (fields["pre_vote"] and fields["granted"] and node in self._heard):
             return None
         electorate, leader = self.quorum.electorate, self._follows[node]
@@ -272,7 +256,6 @@ class DurableVote(Invariant):
     unstored = "it needs the bytes on a node's disk at the moment of a vote"
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
-        """Compare the file with a state that is entered once it is written."""
         sight = self.quorum.sight
         if sight is None or fields["state"] not in PERSISTED:
             return None
@@ -288,7 +271,6 @@ class DurableVote(Invariant):
         )
 
     def on_vote(self, node: str, fields: Fields) -> Broken | None:
-        """Compare the file with a vote that is about to be answered."""
         sight = self.quorum.sight
         if sight is None or not fields["granted"] or fields["pre_vote"]:
             return None

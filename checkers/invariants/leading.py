@@ -52,26 +52,21 @@ class LedAlone(Invariant):
         """When a node that leads was last seen at work, by its clock."""
 
     def on_start(self, node: str, fields: Fields) -> None:
-        """Take up a process."""
         self._timeouts_ms[node] = fields["check_quorum_timeout_ms"]
         self._terms.pop(node, None)
 
     def on_state(self, node: str, fields: Fields) -> None:
-        """Take up who leads."""
         self._terms.pop(node, None)
         sight = self.quorum.sight
         if fields["state"] == "Leader" and sight is not None:
             self._terms[node] = Term(fields["epoch"], sight.monotonic_ms(node))
 
     def on_voters(self, node: str, fields: Fields) -> None:
-        """Take up a change of voters."""
-        del fields
         term, sight = self._terms.get(node), self.quorum.sight
         if term is not None and sight is not None:
             term.since = sight.monotonic_ms(node)
 
     def on_fetch_arrival(self, node: str, fields: Fields) -> None:
-        """Take up that a node heard of another in its own epoch."""
         term, sight = self._terms.get(node), self.quorum.sight
         if term is None or sight is None or fields["epoch"] != term.epoch:
             return
@@ -81,7 +76,6 @@ class LedAlone(Invariant):
         self._heard_ms[node, fields["sender"]] = self._seen_ms[node] = now_ms
 
     def on_append(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a leader that appends."""
         term, sight = self._terms.get(node), self.quorum.sight
         if term is None or sight is None or fields["role"] != "leader":
             return None
@@ -124,31 +118,25 @@ class LeavesLeader(Invariant):
         """Newest epoch that a node heard the end of."""
 
     def on_start(self, node: str, fields: Fields) -> None:
-        """Take up a process."""
         self._timeouts_ms[node] = fields["check_quorum_timeout_ms"]
         self._heard_ms.pop(node, None)
 
     def on_state(self, node: str, fields: Fields) -> None:
-        """Take up who follows."""
         self._heard_ms.pop(node, None)
         sight = self.quorum.sight
         if fields["state"] == "Follower" and sight is not None:
             self._heard_ms[node] = self._seen_ms[node] = sight.monotonic_ms(node)
 
     def on_leader_answer(self, node: str, fields: Fields) -> None:
-        """Take up that a node heard of a leader."""
-        del fields
         if node in self._heard_ms and self.quorum.sight is not None:
             self._heard_ms[node] = self.quorum.sight.monotonic_ms(node)
 
     on_voters = on_leader_answer
 
     def on_epoch_end(self, node: str, fields: Fields) -> None:
-        """Take up that a node heard that its leader resigns."""
         self._ended[node] = max(fields["epoch"], self._ended.get(node, 0))  # an old one comes late
 
     def on_fetch(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a voter that asks for records."""
         heard_ms, sight = self._heard_ms.get(node), self.quorum.sight
         if heard_ms is None or sight is None:
             return None
@@ -196,20 +184,16 @@ class Succession(Invariant):
 
     def on_start(self, node: str, fields: Fields) -> None:
         """Take up a process, which does not lead."""
-        del fields
         self._leading.pop(node, None)
         self._later.pop(node, None)
         self._changed.discard(node)
 
     def on_state(self, node: str, fields: Fields) -> None:
-        """Take up who leads."""
         self.on_start(node, fields)
         if fields["state"] == "Leader":
             self._leading[node] = fields["epoch"]
 
     def on_voters(self, node: str, fields: Fields) -> None:
-        """Take up a change of voters."""
-        del fields
         if node in self._leading:
             self._changed.add(node)
 
@@ -229,8 +213,6 @@ class Succession(Invariant):
         return broken
 
     def on_fetch_arrival(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what it did."""
-        del fields
         return self._judge(node)
 
     on_append = on_fetch_arrival
@@ -270,25 +252,20 @@ class ResignedEarly(Invariant):
         """By node that leads, and voter: when it had last fetched as something last arrived."""
 
     def on_start(self, node: str, fields: Fields) -> None:
-        """Take up a process."""
         self._timeouts_ms[node] = fields["check_quorum_timeout_ms"]
         self._fetched_ms.pop(node, None)
 
     def on_voters(self, node: str, fields: Fields) -> None:
         """Leave out a leader of other voters than it began with."""
-        del fields
         self._fetched_ms.pop(node, None)
 
     def on_fetch_arrival(self, node: str, fields: Fields) -> None:
-        """Note what the leader has heard of."""
-        del fields
         sight = self.quorum.sight
         term = None if sight is None or node not in self._fetched_ms else sight.term(node)
         if term is not None:
             self._fetched_ms[node] = term.fetched_ms
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a leader that resigns."""
         fetched_ms, sight = self._fetched_ms.pop(node, None), self.quorum.sight
         term = None if sight is None or fields["state"] != "Leader" else sight.term(node)
         if term is not None:
@@ -332,7 +309,6 @@ class ReadByMajority(Invariant):
         less than none while it leads, by those that were confirmed before or since."""
 
     def on_state(self, node: str, fields: Fields) -> None:
-        """Take up who leads."""
         sight = self.quorum.sight
         if sight is None:
             return
@@ -350,12 +326,10 @@ class ReadByMajority(Invariant):
 
     def on_voters(self, node: str, fields: Fields) -> None:
         """Leave out a leader of other voters, of which a majority has yet to be asked."""
-        del fields
         self._leads.discard(node)
         self._left.pop(node, None)
 
     def on_read(self, node: str, fields: Fields) -> Broken | None:
-        """Count those that confirmed."""
         if fields["confirmed"] is not True:
             return None
         epoch, left = self._left.get(node, (fields["epoch"], 0))

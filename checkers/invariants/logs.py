@@ -141,15 +141,12 @@ class Recovery(Invariant):
     own = True
 
     def on_recovered(self, node: str, fields: Fields) -> Broken | None:
-        """Compare the log after a start with what was fsynced before."""
         end_offset, expected = fields["end_offset"], self.quorum.logs[node].flushed
         if end_offset >= expected:
             return None
         return Broken(f"{node} held offsets below {expected} and recovered {end_offset}")
 
     def on_opened(self, node: str, fields: Fields) -> Broken | None:
-        """Compare the quorum-state file after a start with what was durable before."""
-        del fields
         known, sight = self.quorum.elections.get(node), self.quorum.sight
         held = None if sight is None else sight.quorum_state(node)
         if sight is None or known is None or isinstance(held, str) or _follows(held, known):
@@ -157,7 +154,6 @@ class Recovery(Invariant):
         return Broken(f"{node} had stored {known} and recovered {held or 'no quorum-state'}")
 
     def on_left(self, node: str, fields: Fields) -> Broken | None:
-        """Compare the log that is left when the run is over."""
         end_offset, expected = fields["end_offset"], self.quorum.logs[node].flushed
         if end_offset >= expected:
             return None

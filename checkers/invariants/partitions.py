@@ -41,7 +41,6 @@ class NewestChanged(_OfPartitions):
     source = "KIP-497, CheckVersion"
 
     def on_isr_answer(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what a controller agrees to."""
         if fields["asked"] >= fields["known"]:
             return None
         return Broken(
@@ -57,7 +56,6 @@ class HeldCommitted(_OfPartitions):
     source = "KIP-16; KAFKA-13091"
 
     def on_held(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a leader's high watermark."""
         if fields["high_watermark"] >= fields["held"]:
             return None
         return Broken(
@@ -77,7 +75,6 @@ class FetchAnswered(_OfPartitions):
     source = "KIP-227, replica.fetch.min.bytes; KAFKA-14145"
 
     def on_fetch_waits(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a Fetch that waits still."""
         has, asked = fields["has"], fields["asked"]
         if has[0] <= asked[0] and has[1] <= asked[1]:
             return None
@@ -88,7 +85,6 @@ class FetchAnswered(_OfPartitions):
         )
 
     def on_voters_wait(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the Fetch that waits for the metadata quorum's leader for longest."""
         if fields["known"] >= fields["high_watermark"]:
             return None
         return Broken(
@@ -108,7 +104,6 @@ class CaughtUpFirst(_OfPartitions):
     source = "KIP-631, initialCatchUpFuture"
 
     def on_replica_used(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a replica that is led or followed."""
         if fields["offset"] >= fields["broker_epoch"]:
             return None
         return Broken(
@@ -127,7 +122,6 @@ class MarkRemoved(_OfPartitions):
     source = "CleanShutdownFileHandler; KIP-966"
 
     def on_directory_marked(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a mark that is on the disk of a broker that runs."""
         return Broken(
             f"{node} uses {fields['directory']} with the mark of a clean shutdown in it still"
         )
@@ -143,7 +137,6 @@ class RememberedInLog(_OfPartitions):
     source = "KIP-98; Partition, min(leader's high watermark, log end)"
 
     def on_remembered(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what a replica remembers."""
         held = f"{node} holds {fields['name']} up to {fields['log_end']}"
         if fields["remembered_end"] > fields["log_end"]:
             remembered_end = fields["remembered_end"]
@@ -160,7 +153,6 @@ class OwnTopic(_OfPartitions):
     source = "KIP-516, partition.metadata; KAFKA-14616"
 
     def on_log_topic(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the log of a replica that is led or followed."""
         if fields["held"] == fields["topic"]:
             return None
         return Broken(
@@ -211,7 +203,6 @@ class Sequences(_OfPartitions):
         sequence."""
 
     def on_producer_answer(self, node: str, fields: Fields) -> Broken | None:
-        """Judge an answer to an idempotent producer."""
         if fields["error"] == "out_of_order_sequence_number" and fields["asked"] in fields["held"]:
             first, last = fields["asked"]
             return Broken(

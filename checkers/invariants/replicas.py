@@ -155,7 +155,6 @@ class LagAllowed(_OfReplicas):
     source = "KIP-16"
 
     def on_isr_proposal(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what a leader asks for."""
         proposal: Proposal = fields["proposal"]
         for member, ago_ms in proposal.ago_ms.items():
             if ago_ms <= proposal.lag_max_ms:
@@ -179,7 +178,6 @@ class JoinsInEpoch(_OfReplicas):
     source = "KAFKA-7128"
 
     def on_isr_proposal(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what a leader asks for."""
         proposal: Proposal = fields["proposal"]
         for member, reached in proposal.reached.items():
             if reached < proposal.epoch_start:
@@ -203,7 +201,6 @@ class ChangeAwaited(_OfReplicas):
     source = "KIP-497, maximal ISR"
 
     def on_isr_change(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a change that its leader counts with no more."""
         asked, known = fields["asked"], fields["known"]
         if asked != known:
             return None
@@ -225,7 +222,6 @@ class CountedByFetch(_OfReplicas):
     source = "KIP-101; KAFKA-13141"
 
     def on_led(self, node: str, fields: Fields) -> Broken | None:
-        """Judge whom a leader counts."""
         lead: Lead = fields["lead"]
         unheard = sorted(lead.counted - lead.heard)
         if not unheard:
@@ -243,7 +239,6 @@ class OwnEpochKnown(_OfReplicas):
     source = "KIP-101; KAFKA-20961"
 
     def on_led(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a leader's log."""
         lead: Lead = fields["lead"]
         if lead.has_epoch:
             return None

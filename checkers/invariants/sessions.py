@@ -50,7 +50,6 @@ class FencedSilent(_OfSessions):
     source = "KIP-631, broker.session.timeout.ms; KAFKA-19294"
 
     def on_broker_fenced(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a fencing."""
         silent_ms, session_ms = fields["silent_ms"], fields["session_ms"]
         if silent_ms >= session_ms:
             return None
@@ -71,7 +70,6 @@ class SilentFenced(_OfSessions):
     source = "KIP-631, broker.session.timeout.ms; KAFKA-18138"
 
     def on_broker_silent(self, node: str, fields: Fields) -> Broken:
-        """Report a broker that is not fenced."""
         return Broken(
             f"{node} has not heard of broker {fields['broker']} for {fields['silent_ms']:.0f} ms, "
             f"of a session of {fields['session_ms']:g} ms, and has not fenced it"
@@ -84,7 +82,6 @@ class OneIncarnation(_OfSessions):
     name = "one-incarnation"
 
     def on_broker_registered(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a registration."""
         seen: Registered = fields["registered"]
         if seen.silent_ms >= seen.session_ms:
             return None
@@ -102,7 +99,6 @@ class UncleanIneligible(_OfSessions):
     source = "KIP-966, unclean shutdown"
 
     def on_broker_registered(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a registration."""
         seen: Registered = fields["registered"]
         if seen.is_clean or not seen.eligible:
             return None
@@ -119,7 +115,6 @@ class ReleasedInTime(_OfSessions):
     source = "KIP-631, controlled shutdown"
 
     def on_broker_released(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the answer that lets a broker end."""
         offset: int = fields["offset"]
         known: Mapping[int, int] = fields["known"]
         late = {broker: reached for broker, reached in known.items() if reached < offset}

@@ -22,7 +22,6 @@ class SnapshotCommitted(Invariant):
     order = Order.CAUSE
 
     def on_snapshot(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the id of a snapshot."""
         offset, epoch = fields["offset"], fields["epoch"]
         broken = self._ends(node, offset)
         below = self.quorum.committed_below(offset)
@@ -34,15 +33,12 @@ class SnapshotCommitted(Invariant):
         )
 
     def on_truncate_fully(self, node: str, fields: Fields) -> Broken | None:
-        """Judge where a log begins that a snapshot replaced."""
         return self._ends(node, fields["start_offset"])
 
     def on_opened(self, node: str, fields: Fields) -> Broken | None:
-        """Judge where an opened log begins."""
         return self._ends(node, fields["start_offset"])
 
     def on_recovered(self, node: str, fields: Fields) -> Broken | None:
-        """Judge where a log begins whose batches cannot be read."""
         return None if self.quorum.sight is not None else self._ends(node, fields["start_offset"])
 
     def _ends(self, node: str, offset: int) -> Broken | None:
@@ -66,7 +62,6 @@ class SnapshotDurable(Invariant):
     unstored = "it needs the bytes on a node's disk at the moment of a snapshot"
 
     def on_snapshot(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what the disk holds of the snapshot."""
         held = fields.get("held")
         return Broken(f"{node}: {held}") if isinstance(held, str) else None
 
@@ -85,7 +80,6 @@ class SnapshotAgreement(Invariant):
         """By id: the node that had the snapshot first, and its checksum."""
 
     def on_snapshot(self, node: str, fields: Fields) -> Broken | None:
-        """Compare with the first snapshot of this id."""
         offset, epoch, held = fields["offset"], fields["epoch"], fields.get("held")
         if not isinstance(held, int):
             return None

@@ -35,19 +35,15 @@ class TracedFlush(Invariant):
         self._durable: dict[str, int] = {}
 
     def on_recovered(self, node: str, fields: Fields) -> None:
-        """Take what is there for durable."""
         self._durable[node] = fields["end_offset"]
 
     def on_truncate(self, node: str, fields: Fields) -> None:
-        """Forget what was cut."""
         self._durable[node] = min(self._durable.get(node, 0), fields["end_offset"])
 
     def on_truncate_fully(self, node: str, fields: Fields) -> None:
-        """Take the snapshot for durable."""
         self._durable[node] = fields["start_offset"]
 
     def on_flush(self, node: str, fields: Fields) -> Broken | None:
-        """Compare with the log's end."""
         end_offset, end = fields["end_offset"], self.quorum.logs[node].end
         self._durable[node] = max(self._durable.get(node, 0), end_offset)
         if end_offset <= end:
@@ -55,7 +51,6 @@ class TracedFlush(Invariant):
         return Broken(f"{node} flushed offsets below {end_offset}, but its log ends at {end}")
 
     def on_fetch(self, node: str, fields: Fields) -> Broken | None:
-        """Compare with the flushes."""
         durable, flushed = fields["durable_end_offset"], self._durable.get(node)
         if flushed is None or durable <= flushed:
             return None
@@ -82,7 +77,6 @@ class Appended(Invariant):
     own = True
 
     def on_recovered(self, node: str, fields: Fields) -> Broken | None:
-        """Compare what a start found with what was appended before."""
         torn = fields.get("truncated_bytes", 0)
         return (
             self._more(node, fields["end_offset"])
@@ -106,11 +100,9 @@ class Appended(Invariant):
         )
 
     def on_left(self, node: str, fields: Fields) -> Broken | None:
-        """Compare what is left with what was appended."""
         return self._more(node, fields["end_offset"])
 
     def on_torn(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the bytes behind the end of a log that is left."""
         broken = self._describe_tear(node, fields["torn_bytes"], "left out")
         return None if broken is None else replace(broken, unseen=(node,))
 
@@ -140,7 +132,6 @@ class CountedFetched(Invariant):
     order = Order.CAUSE
 
     def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
-        """Judge each offset that was counted."""
         quorum, epoch = self.quorum, fields["epoch"]
         voters = quorum.electorate.members(node).directories
         counted = {node_name(int(name)): end for name, end in fields["replicas"].items()}
@@ -168,7 +159,6 @@ class HeardOf(Invariant):
     order = Order.CAUSE
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the leader and the candidate that a node names."""
         epoch = fields["epoch"]
         leader, voted = (_node_name(fields[name]) for name in ("leader_id", "voted_id"))
         if leader not in (None, node) and (leader, epoch) not in self.quorum.led:
@@ -189,7 +179,6 @@ class HeardOf(Invariant):
         return self.on_state(node, fields)
 
     def on_hw(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what a follower takes for committed."""
         quorum, offset = self.quorum, fields["offset"]
         if fields["role"] == "leader" or offset <= quorum.announced_end:
             return None
@@ -222,21 +211,17 @@ class KeptState(Invariant):
         self._static: dict[str, Collection[str]] = {}
 
     def on_start(self, node: str, fields: Fields) -> None:
-        """Forget another replica."""
         if self.quorum.electorate.is_replaced(node, str(fields.get("directory_id") or ANY)):
             self._last.pop(node, None)
 
     def on_voters(self, node: str, fields: Fields) -> None:
-        """Note configured voters."""
         static = fields["offset"] < 0 and fields.get("kraft_version") == 0
         self._static[node] = voters_of(fields).keys() if static else ()
 
     def on_state(self, node: str, fields: Fields) -> None:
-        """Note a state."""
         self._last[node] = fields["epoch"], fields["leader_id"], fields["voted_id"]
 
     def on_quorum_state(self, node: str, fields: Fields) -> Broken | None:
-        """Compare the file with the last state."""
         epoch, leader, voted = self._last.get(node, (0, NO_NODE, NO_NODE))
         voters = {node_name(voter) for voter in fields.get("current_voters", ())}
         configured = set(self._static.get(node, ()))
@@ -284,28 +269,20 @@ class VotersAgree(Invariant):
         """By node: the offset of the voters that it has of a snapshot, if it has one."""
 
     def on_recovered(self, node: str, fields: Fields) -> None:
-        """Note that a log was opened."""
-        del fields
         self._loading.add(node)
 
     def on_truncate_fully(self, node: str, fields: Fields) -> None:
-        """Note that a log was dropped for a snapshot."""
-        del fields
         self._loading.add(node)
 
     def on_snapshot(self, node: str, fields: Fields) -> None:
-        """Note a snapshot."""
         self._snapshots.add((node, fields["offset"] - 1))
 
     on_load_snapshot = on_snapshot
 
     def on_voter_change(self, node: str, fields: Fields) -> None:
-        """Note what a leader appends."""
-        del node
         self._proposed.setdefault(fields["offset"], []).append(voters_of(fields))
 
     def on_voters(self, node: str, fields: Fields) -> Broken | None:
-        """Compare with what others have."""
         voters, offset = voters_of(fields), fields["offset"]
         if node in self._loading:
             self._loading.remove(node)
@@ -347,29 +324,22 @@ class AnsweredInClaim(Invariant):
         """By node: offset -> the epoch in which it acknowledged it first."""
 
     def on_start(self, node: str, fields: Fields) -> None:
-        """Forget the claim of a process that ended."""
-        del fields
         self._claims.pop(node, None)
         self._answered.pop(node, None)
 
     def on_claim(self, node: str, fields: Fields) -> None:
-        """Note a claim."""
         self._claims[node] = fields["epoch"]
 
     def on_renounce(self, node: str, fields: Fields) -> None:
-        """End a claim."""
-        del fields
         self._claims.pop(node, None)
 
     def on_ack(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the epoch of an acknowledgement."""
         self._acks[node].setdefault(fields["offset"], fields["epoch"])
         # It was replayed before it is answered, so a later read shows it.
         self._answered[node] = max(self._answered.get(node, -1), fields["offset"])
         return self._outside(node, fields, "acknowledges")
 
     def on_read(self, node: str, fields: Fields) -> Broken | None:
-        """Judge epoch and offset of a read."""
         if fields["offset"] >= self.quorum.mark(node):
             return Broken(
                 f"{node} answers a read at offset {fields['offset']}, though nothing from "
@@ -422,7 +392,6 @@ class GrantedVotes(Invariant):
         self._granted: set[tuple[str, int, str]] = set()
 
     def on_vote(self, node: str, fields: Fields) -> None:
-        """Note a vote."""
         if fields["granted"] and not fields["pre_vote"]:
             self._granted.add((node, fields["epoch"], node_name(fields["candidate_id"])))
 
@@ -434,7 +403,6 @@ class GrantedVotes(Invariant):
             self._granted.add((node, fields["epoch"], node))
 
     def on_leader_change(self, node: str, fields: Fields) -> Broken | None:
-        """Compare a LeaderChange with the votes."""
         leader, epoch = node_name(fields["leader_id"]), fields["epoch"]
         for voter_id in fields.get("granting_voters", ()):
             voter = node_name(voter_id)
@@ -456,7 +424,6 @@ class CommitBelowMark(Invariant):
     own = True
 
     def on_commit(self, node: str, fields: Fields) -> Broken | None:
-        """Compare with the mark."""
         mark, last_offset = self.quorum.mark(node), fields["last_offset"]
         if last_offset < mark:
             return None
@@ -478,17 +445,14 @@ class SnapshotsKept(Invariant):
         self._newest: dict[str, tuple[int, int]] = {}
 
     def on_start(self, node: str, fields: Fields) -> None:
-        """Forget the snapshots of another disk."""
         if self.quorum.electorate.is_replaced(node, str(fields.get("directory_id") or ANY)):
             self._newest.pop(node, None)
 
     def on_snapshot(self, node: str, fields: Fields) -> None:
-        """Note a snapshot."""
         newest = self._newest.get(node, (0, 0))
         self._newest[node] = max(newest, (fields["offset"], fields["epoch"]))
 
     def on_snapshots(self, node: str, fields: Fields) -> Broken | None:
-        """Look for the newest."""
         newest = self._newest.get(node)
         if newest is None or newest in fields["ids"]:
             return None

@@ -38,7 +38,6 @@ class MarkCheckpointed(_OfUpkeep):
     source = "ReplicaManager, startHighWatermarkCheckPointThread"
 
     def on_checkpoint_seen(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what a disk has."""
         mark, saved, for_ms = fields["mark"], fields["saved"], fields["for_ms"]
         if saved >= mark or for_ms <= 2 * CHECKPOINT_MS + SLACK_MS:
             return None
@@ -59,7 +58,6 @@ class SnapshotsCleaned(_OfUpkeep):
     source = "KIP-630, metadata.max.retention.bytes; KafkaMetadataLog, recoverSnapshots"
 
     def on_cleaning_seen(self, node: str, fields: Fields) -> Broken | None:
-        """Judge for how long a log has been too large."""
         for_ms, interval_ms = fields["for_ms"], fields["interval_ms"]
         if for_ms <= interval_ms + SLACK_MS:
             return None
@@ -70,7 +68,6 @@ class SnapshotsCleaned(_OfUpkeep):
         )
 
     def on_file_left(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a file that nobody uses."""
         return Broken(f"{node} keeps {fields['path']}, which it neither writes nor will remove")
 
 
@@ -85,13 +82,11 @@ class MoveKept(_OfUpkeep):
     source = "KIP-113, LogManager.getOrCreateLog, loadLogs"
 
     def on_move_seen(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the begin of a move."""
         if fields["is_there"]:
             return None
         return Broken(f"{node} moves {fields['name']} to {fields['to_dir']} and makes no folder")
 
     def on_logs_seen(self, node: str, fields: Fields) -> Broken | None:
-        """Judge where logs of a partition are."""
         directories = fields["directories"]
         if len(directories) < 2:
             return None
@@ -112,7 +107,6 @@ class AnsweredInTime(_OfUpkeep):
     unstored = "no trace holds which requests wait"
 
     def on_request_late(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a request that is not answered yet."""
         for_ms, waits_ms = fields["for_ms"], fields["waits_ms"]
         if for_ms <= waits_ms + SLACK_MS:
             return None
@@ -133,7 +127,6 @@ class BatchesIndexed(_OfUpkeep):
     source = "OffsetIndex.java; DumpLogSegments, index mismatches"
 
     def on_entry_seen(self, node: str, fields: Fields) -> Broken | None:
-        """Judge an entry."""
         if fields["found"] == fields["offset"]:
             return None
         return Broken(

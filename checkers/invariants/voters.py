@@ -29,7 +29,6 @@ class OneVoterChange(Invariant):
         """The voters of the last VotersRecord that was read from each node's log."""
 
     def on_voters_record(self, node: str, fields: Fields) -> Broken | None:
-        """Compare a set with the one before it in one log."""
         after = voters_of(fields)
         before = self._logged.get(node, after)
         self._logged[node] = after
@@ -41,7 +40,6 @@ class OneVoterChange(Invariant):
         )
 
     def on_voter_change(self, node: str, fields: Fields) -> Broken | None:
-        """Compare a set that is about to be appended with the set in force."""
         before = self.quorum.electorate.members(node)
         after = voters_of(fields)
         if difference(before.directories, after) <= 1 or not before.directories:
@@ -62,7 +60,6 @@ class ChangeAfterCommit(Invariant):
     own = True
 
     def on_voter_change(self, node: str, fields: Fields) -> Broken | None:
-        """Compare with what the leader announced as committed."""
         epoch, quorum = fields["epoch"], self.quorum
         needed = max(quorum.electorate.members(node).offset, quorum.epoch_starts.get(epoch, 0))
         if needed < quorum.mark(node):
@@ -85,7 +82,6 @@ class CommittedVoters(Invariant):
     own = True
 
     def on_voters(self, node: str, fields: Fields) -> Broken | None:
-        """Compare with the sets before."""
         quorum, offset = self.quorum, fields["offset"]
         if offset >= 0 and not fields.get("kraft_version", 1):
             return Broken(f"{node} goes by the voters of offset {offset} at kraft.version 0")
@@ -172,7 +168,6 @@ class NewVoterHoldsLog(Invariant):
     unstored = "traces do not say what one node held as another one acted"
 
     def on_voter_change(self, node: str, fields: Fields) -> Broken | None:
-        """Judge who comes in."""
         before, epoch = self.quorum.electorate.members(node).directories, fields["epoch"]
         start = self.quorum.epoch_starts.get(epoch)
         if not before or start is None:
@@ -205,17 +200,14 @@ class LeadsAsVoter(Invariant):
 
     def on_start(self, node: str, fields: Fields) -> None:
         """Take up a process, which does not lead."""
-        del fields
         self._leads.discard(node)
 
     def on_state(self, node: str, fields: Fields) -> None:
-        """Take up who leads."""
         self._leads.discard(node)
         if fields["state"] == "Leader":
             self._leads.add(node)
 
     def on_append(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a leader that appends."""
         voters = self.quorum.electorate.members(node)
         is_removed = voters.offset >= 0 and node not in voters.directories
         if node not in self._leads or not is_removed or self.quorum.mark(node) <= voters.offset:

@@ -8,93 +8,57 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from checkers.invariants import commits, elections, logs, snapshots, voters
 from checkers.invariants.answers import ANSWERS
 from checkers.invariants.brokers import BROKER_INVARIANTS
-from checkers.invariants.commits import (
-    AckCommitted,
-    ClaimAfterReplay,
-    DurableFetch,
-    LeaderCompleteness,
-    MajorityCounted,
-    MajorityDurable,
-    MonotonicHighWatermark,
-    OwnCommit,
-    ReadConfirmed,
-)
-from checkers.invariants.elections import (
-    DurableVote,
-    ElectedByMajority,
-    ElectionSafety,
-    MonotonicEpoch,
-    NoContradiction,
-    OneVote,
-    PreElected,
-    StableLeadership,
-)
 from checkers.invariants.fold import Broken, Hook, Invariant, Order, hooks
 from checkers.invariants.leading import LEADING
-from checkers.invariants.logs import CommittedPrefix, CommittedTruncated, LogMatching, Recovery
 from checkers.invariants.partitions import PARTITIONS
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.replicas import REPLICATION
 from checkers.invariants.retention import RetentionKept
 from checkers.invariants.sessions import SESSIONS
 from checkers.invariants.sight import Fields, Sight
-from checkers.invariants.snapshots import (
-    SnapshotAgreement,
-    SnapshotCommitted,
-    SnapshotDurable,
-    SnapshotMade,
-)
 from checkers.invariants.upkeep import UPKEEP
-from checkers.invariants.voters import (
-    ChangeAfterCommit,
-    CommittedVoters,
-    Described,
-    LeadsAsVoter,
-    NewVoterHoldsLog,
-    OneVoterChange,
-    VotersKnown,
-)
 
 INVARIANTS: tuple[type[Invariant], ...] = (
-    MonotonicEpoch,
-    ElectionSafety,
-    OneVote,
-    StableLeadership,
-    ElectedByMajority,
-    DurableVote,
-    NoContradiction,
-    OneVoterChange,
-    ChangeAfterCommit,
-    CommittedVoters,
-    LeadsAsVoter,
-    Recovery,
-    LogMatching,
-    CommittedPrefix,
-    CommittedTruncated,
-    MajorityDurable,
-    MajorityCounted,
-    MonotonicHighWatermark,
-    LeaderCompleteness,
-    DurableFetch,
-    SnapshotCommitted,
-    SnapshotDurable,
-    SnapshotAgreement,
-    OwnCommit,
-    ClaimAfterReplay,
-    AckCommitted,
-    ReadConfirmed,
+    elections.MonotonicEpoch,
+    elections.ElectionSafety,
+    elections.OneVote,
+    elections.StableLeadership,
+    elections.ElectedByMajority,
+    elections.DurableVote,
+    elections.NoContradiction,
+    voters.OneVoterChange,
+    voters.ChangeAfterCommit,
+    voters.CommittedVoters,
+    voters.LeadsAsVoter,
+    logs.Recovery,
+    logs.LogMatching,
+    logs.CommittedPrefix,
+    logs.CommittedTruncated,
+    commits.MajorityDurable,
+    commits.MajorityCounted,
+    commits.MonotonicHighWatermark,
+    commits.LeaderCompleteness,
+    commits.DurableFetch,
+    snapshots.SnapshotCommitted,
+    snapshots.SnapshotDurable,
+    snapshots.SnapshotAgreement,
+    commits.OwnCommit,
+    commits.ClaimAfterReplay,
+    commits.AckCommitted,
+    commits.ReadConfirmed,
 )
 
 
 LIVE: tuple[type[Invariant], ...] = (
     *INVARIANTS,
-    PreElected,
-    VotersKnown,
-    NewVoterHoldsLog,
-    Described,
-    SnapshotMade,
+    elections.PreElected,
+    voters.VotersKnown,
+    voters.NewVoterHoldsLog,
+    voters.Described,
+    snapshots.SnapshotMade,
     *LEADING,
     *BROKER_INVARIANTS,
     *SESSIONS,

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-import checkers.invariants
 from checkers.invariants.sessions import SESSIONS, Registered
 from checkers.invariants.watcher import Watcher
 from cluster.node.controller.metadata.replay import replay as replay_record
@@ -76,11 +75,6 @@ def test_an_incarnation_is_registered_when_the_one_before_is_over(registered, fo
 )
 def test_a_broker_ends_when_others_know_that_it_leads_nothing(known, found):
     assert broken("broker-released", {"broker": 2, "offset": 70, "known": known}) == found
-
-
-def test_every_invariant_of_sessions_stands_in_the_table():
-    names = [invariant.name for invariant in SESSIONS]
-    assert [name for name in names if f"| {name} |" not in str(checkers.invariants.__doc__)] == []
 
 
 # -- looks at requests ---------------------------------------------------------------------------
