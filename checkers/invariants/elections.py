@@ -5,7 +5,7 @@ from __future__ import annotations
 from checkers.invariants.electorate import ANY
 from checkers.invariants.fold import Broken, Invariant, Order
 from checkers.invariants.quorum import Quorum
-from checkers.invariants.sight import NO_NODE, PERSISTED, Fields, node_name
+from checkers.invariants.sight import NO_NODE, PERSISTED, Election, Fields, node_name
 
 
 class ElectionSafety(Invariant):
@@ -262,11 +262,11 @@ class DurableVote(Invariant):
         held = sight.quorum_state(node)
         if isinstance(held, str):
             return Broken(f"{node}: {held}")
-        asked = fields["epoch"], fields["leader_id"], fields["voted_id"]
-        if held is not None and (held.epoch, held.leader_id, held.voted_id) == asked:
+        asked = Election(fields["epoch"], fields["leader_id"], fields["voted_id"])
+        if held == asked:
             return None
         return Broken(
-            f"{node} is {fields['state']} in {_election(*asked)}, while its disk holds "
+            f"{node} is {fields['state']} in {asked}, while its disk holds "
             f"{held or 'no quorum-state'}"
         )
 
@@ -286,8 +286,3 @@ class DurableVote(Invariant):
             f"{node} votes for {node_name(candidate_id)} in epoch {epoch} while its disk holds "
             f"{held or 'no quorum-state'}"
         )
-
-
-def _election(epoch: int, leader_id: int, voted_id: int) -> str:
-    leader, vote = (node_name(i) if i != NO_NODE else "none" for i in (leader_id, voted_id))
-    return f"epoch {epoch} (leader {leader}, vote {vote})"

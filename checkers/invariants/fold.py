@@ -26,7 +26,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from checkers.invariants.quorum import Quorum
-from checkers.invariants.sight import Fields
+from checkers.invariants.sight import Fields, Sight
 
 
 class Order(StrEnum):
@@ -65,6 +65,12 @@ class Invariant:
 
     def __init__(self, quorum: Quorum) -> None:
         self.quorum = quorum
+
+    @property
+    def sight(self) -> Sight:
+        """What a simulated world shows, for those that are judged there alone."""
+        assert self.quorum.sight is not None, "no stored run has it"
+        return self.quorum.sight
 
 
 Hook = Callable[[str, Fields], Broken | None]

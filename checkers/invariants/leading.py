@@ -57,29 +57,27 @@ class LedAlone(Invariant):
 
     def on_state(self, node: str, fields: Fields) -> None:
         self._terms.pop(node, None)
-        sight = self.quorum.sight
-        if fields["state"] == "Leader" and sight is not None:
-            self._terms[node] = Term(fields["epoch"], sight.monotonic_ms(node))
+        if fields["state"] == "Leader":
+            self._terms[node] = Term(fields["epoch"], self.sight.monotonic_ms(node))
 
     def on_voters(self, node: str, fields: Fields) -> None:
-        term, sight = self._terms.get(node), self.quorum.sight
-        if term is not None and sight is not None:
-            term.since = sight.monotonic_ms(node)
+        if node in self._terms:
+            self._terms[node].since = self.sight.monotonic_ms(node)
 
     def on_fetch_arrival(self, node: str, fields: Fields) -> None:
-        term, sight = self._terms.get(node), self.quorum.sight
-        if term is None or sight is None or fields["epoch"] != term.epoch:
+        term = self._terms.get(node)
+        if term is None or fields["epoch"] != term.epoch:
             return
-        now_ms = sight.monotonic_ms(node)
+        now_ms = self.sight.monotonic_ms(node)
         if now_ms - self._seen_ms.get(node, now_ms) > _SILENCE * self._timeouts_ms[node]:
             term.since = now_ms
         self._heard_ms[node, fields["sender"]] = self._seen_ms[node] = now_ms
 
     def on_append(self, node: str, fields: Fields) -> Broken | None:
-        term, sight = self._terms.get(node), self.quorum.sight
-        if term is None or sight is None or fields["role"] != "leader":
+        term = self._terms.get(node)
+        if term is None or fields["role"] != "leader":
             return None
-        now_ms, timeout_ms = sight.monotonic_ms(node), self._timeouts_ms[node]
+        now_ms, timeout_ms = self.sight.monotonic_ms(node), self._timeouts_ms[node]
         voters = self.quorum.electorate.members(node).directories
         others = [self._heard_ms.get((node, other), 0.0) for other in voters if other != node]
         heard_ms = term.heard_of_majority(now_ms, node, voters, others)
@@ -123,13 +121,12 @@ class LeavesLeader(Invariant):
 
     def on_state(self, node: str, fields: Fields) -> None:
         self._heard_ms.pop(node, None)
-        sight = self.quorum.sight
-        if fields["state"] == "Follower" and sight is not None:
-            self._heard_ms[node] = self._seen_ms[node] = sight.monotonic_ms(node)
+        if fields["state"] == "Follower":
+            self._heard_ms[node] = self._seen_ms[node] = self.sight.monotonic_ms(node)
 
     def on_leader_answer(self, node: str, fields: Fields) -> None:
-        if node in self._heard_ms and self.quorum.sight is not None:
-            self._heard_ms[node] = self.quorum.sight.monotonic_ms(node)
+        if node in self._heard_ms:
+            self._heard_ms[node] = self.sight.monotonic_ms(node)
 
     on_voters = on_leader_answer
 
@@ -137,10 +134,10 @@ class LeavesLeader(Invariant):
         self._ended[node] = max(fields["epoch"], self._ended.get(node, 0))  # an old one comes late
 
     def on_fetch(self, node: str, fields: Fields) -> Broken | None:
-        heard_ms, sight = self._heard_ms.get(node), self.quorum.sight
-        if heard_ms is None or sight is None:
+        heard_ms = self._heard_ms.get(node)
+        if heard_ms is None:
             return None
-        now_ms, timeout_ms = sight.monotonic_ms(node), self._timeouts_ms[node]
+        now_ms, timeout_ms = self.sight.monotonic_ms(node), self._timeouts_ms[node]
         was_stopped = now_ms - self._seen_ms[node] > _SILENCE * timeout_ms
         self._seen_ms[node] = now_ms
         if was_stopped:
@@ -220,10 +217,9 @@ class Succession(Invariant):
     on_read = on_fetch_arrival
 
     def _judge(self, node: str) -> Broken | None:
-        later, sight = self._later.get(node), self.quorum.sight
-        if later is None or sight is None or not sight.is_written(node):
+        if node not in self._later or not self.sight.is_written(node):
             return None
-        epoch, sender = later
+        epoch, sender = self._later[node]
         return Broken(
             f"{node} leads epoch {self._leading[node]} still, though it has heard of epoch {epoch} "
             f"from {sender}, and its disk has nothing left to do",
@@ -260,17 +256,16 @@ class ResignedEarly(Invariant):
         self._fetched_ms.pop(node, None)
 
     def on_fetch_arrival(self, node: str, fields: Fields) -> None:
-        sight = self.quorum.sight
-        term = None if sight is None or node not in self._fetched_ms else sight.term(node)
+        term = self.sight.term(node) if node in self._fetched_ms else None
         if term is not None:
             self._fetched_ms[node] = term.fetched_ms
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
-        fetched_ms, sight = self._fetched_ms.pop(node, None), self.quorum.sight
-        term = None if sight is None or fields["state"] != "Leader" else sight.term(node)
+        fetched_ms, sight = self._fetched_ms.pop(node, None), self.sight
+        term = sight.term(node) if fields["state"] == "Leader" else None
         if term is not None:
             self._fetched_ms[node] = term.fetched_ms
-        if fields["state"] != "Resigned" or fetched_ms is None or sight is None:
+        if fields["state"] != "Resigned" or fetched_ms is None:
             return None
         voters, now_ms = self.quorum.electorate.members(node), sight.monotonic_ms(node)
         heard_ms = sorted(fetched_ms.values(), reverse=True)
@@ -309,9 +304,7 @@ class ReadByMajority(Invariant):
         less than none while it leads, by those that were confirmed before or since."""
 
     def on_state(self, node: str, fields: Fields) -> None:
-        sight = self.quorum.sight
-        if sight is None:
-            return
+        sight = self.sight
         if fields["state"] == "Leader":
             self._leads.add(node)
             others = self.quorum.electorate.members(node).directories.keys() - {node}
@@ -340,8 +333,7 @@ class ReadByMajority(Invariant):
                     f"{node} answers a read of epoch {epoch}, which waited for a majority to "
                     f"confirm its leadership when it lost that"
                 )
-        sight = self.quorum.sight
-        term = None if sight is None or node not in self._leads else sight.term(node)
+        term = self.sight.term(node) if node in self._leads else None
         if term is None:
             return None
         voters = self.quorum.electorate.members(node)
