@@ -6,9 +6,9 @@ From the nodes' final logs and their traces (that the logs are equal where they 
 - every log is contiguous and its epochs never decrease (`checkers.evidence.log_audit`);
 - what any node announced as committed is in the final logs of a majority of the voters;
 - no node ended itself because an invariant broke, and none died unasked. A node whose storage
-  failed may end, if the nemesis journaled a fault on it that may do that: one whose detail says
-  `may_end_node`. A torn write does not: it is how a power loss may end a write. Nor is a node to
-  blame for a full disk that it shares with the harness.
+  failed may end, if a fault met it before that may do that: one whose detail says `may_end_node`. A
+  torn write does not: it is how a power loss may end a write. Nor is a node to blame for a full
+  disk that it shares with the harness.
 
 The first bytes of a batch that a kill tore at the end of a log are left out, and counted. Where the
 node had flushed them they are not torn but damaged, and the log is not judged (`recovered`).
@@ -28,9 +28,9 @@ from checkers.evidence import Evidence
 from checkers.evidence.evidence_result import evidence_result, without, without_log
 from checkers.evidence.log_audit import LogFindings
 from checkers.evidence.trace_fields import voter_ids, well_formed
-from checkers.history import NEMESIS, Event, seconds
+from checkers.history import INFINITY_NS, NEMESIS, Event, seconds
 from checkers.history.recorded import statements
-from checkers.nodes.trace_order import targets_of
+from checkers.nodes.trace_order import begins, fault_notes, targets_of
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -188,7 +188,7 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
     should say why it ended, cannot be read; and one that SIGKILL ended, which no process does to
     itself: a kernel without memory, an operator or a stopped engine did.
     """
-    hit = hit_by_ending_fault(run.notes)
+    hit = _hit_since(run)
     unclear = run.extent.outlived or run.extent.pending
     crowded = any(note.f == NO_SPACE for note in run.notes)
     deaths: list[Anomaly] = []
@@ -202,7 +202,8 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
             reason = event.fields.get("reason")
             explanation = f"{node} ended itself at {evidence.when(event)}: {reason}"
             death = anomaly("fatal", explanation, **evidence.place(event))
-            if storage_failed(reason) and node in hit:
+            at_ns = evidence.run_ns(event)
+            if storage_failed(reason) and node in hit and (at_ns is None or at_ns >= hit[node]):
                 explained[node] += 1
             elif storage_failed(reason) and (unclear or (crowded and _FULL.search(str(reason)))):
                 explained[node] += 1
@@ -224,6 +225,16 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
         # One whose trace is on a full disk cannot even trace why it ends.
         (doubts if unclear or crowded or unseen or outsider else deaths).append(death)
     return deaths, doubts
+
+
+def _hit_since(run: RunInput) -> dict[str, int]:
+    """Return of each node that a fault hit which may end it since when: 0 where nothing says."""
+    found: dict[str, int] = {}
+    faults = fault_notes(run)
+    for note, begun_ns in zip(faults, begins(faults), strict=True):
+        for node in may_be_ended(note):
+            found[node] = min(found.get(node, INFINITY_NS), begun_ns or 0)
+    return found
 
 
 def _violations(events: Sequence[Event]) -> Iterator[Anomaly]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from checkers.evidence import Snapshot
+from checkers.evidence import RunClock, Snapshot
 from checkers.history import NEMESIS, Event, EventType
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
@@ -173,6 +173,23 @@ def test_a_node_may_end_when_a_fault_took_its_disk():
         "Quorum status from the file /d/quorum-state; java.io.SyncFailedException: sync failed"
     )
     assert died(kafkas) == (Status.PASS, set())
+
+
+@pytest.mark.parametrize(("at_ns", "status"), [(40, Status.FAIL), (55, Status.PASS)])
+def test_a_fault_excuses_no_end_before_it(at_ns, status):
+    inject = {"phase": "inject", "entry": 0}
+    met = {**inject, "targets": ["n2"], "verified": True, "detail": {"may_end_node": True}}
+    events = [
+        Event(0, 50, NEMESIS, EventType.INVOKE, "disk-full", None, inject),
+        Event(1, 60, NEMESIS, EventType.OK, "disk-full", None, met),
+    ]
+    traces = {node: good_trace(node) for node in NODES}
+    first, *rest = traces["n2"]
+    start = replace(first, fields={**first.fields, "clock": "c"})
+    fatal = trace("n2", ("fatal", {"reason": "OSError: [Errno 28]"}), begin_ns=at_ns)
+    traces["n2"] = [start, *rest, *fatal]
+    run = good_run(traces=traces, events=events, run_clock=RunClock("c", 0))
+    assert judged(run, "log-agreement")[0] is status
 
 
 @pytest.mark.parametrize(
