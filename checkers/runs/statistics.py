@@ -2,11 +2,9 @@
 
 Nothing here judges correctness: the check PASSes when there was at least one `ok` operation.
 
-- availability: `ok` share of the completed operations, over the run and per bucket of time;
+- availability: `ok` share of the completed operations;
 - latency: p50, p90, p99 and maximum for each function, of `ok` operations, in milliseconds
   (nearest-rank percentiles);
-- the longest unavailability: the longest time without any `ok` completion, from the first
-  invocation to the last event of a client;
 - the longest outage of writes: the longest time before the last heal without any `ok` completion of
   an operation with effect, while clients tried some; reads may have been served all along;
 - recovery: for each injected and each healed fault, the time from its completion to the first `ok`
@@ -26,12 +24,10 @@ from checkers.history.recorded import columns_of, ended_ns, span_of
 from checkers.run_input import RunInput
 from checkers.runs.faults import HEAL, phases
 from checkers.verdict import CheckResult, Status
-from porcupine_py.columns import INFO, KINDS, OK, Columns, Int64s
+from porcupine_py.columns import KINDS, OK, Columns, Int64s
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "statistics"
-BUCKET_MS = 1000
-_BUCKETS_MAX = 100_000
 READS = frozenset(
     {
         *("read", "read-all", "read-uncommitted", "describe", "get", "poll", "poll-all"),
@@ -78,13 +74,10 @@ def figures_of(run: RunInput) -> dict[str, Any]:
         "availability": by_type["ok"] / len(operations) if operations else 0.0,
         "latency_ms": _latencies(operations),
         "errors": dict(sorted(errors.items(), key=lambda item: (-item[1], item[0]))[:20]),
-        "longest_unavailability": _longest_gap(operations, begin_ns, end_ns),
         "longest_write_outage": _write_outage(
             operations, ended_ns(run.operations, run.events), run.notes
         ),
         "recoveries": _recoveries(operations, run.notes),
-        "bucket_ms": BUCKET_MS,
-        "buckets": _buckets(operations),
     }
 
 
@@ -112,14 +105,6 @@ def latency_figures(latencies_ns: Int64s) -> dict[str, float]:
         "p99": rank(0.99),
         "max": rank(1),
     }
-
-
-def _longest_gap(operations: Columns, begin_ns: int, end_ns: int) -> dict[str, Any]:
-    done = np.sort(operations.complete_ns[operations.type == OK])
-    points = np.concatenate([[begin_ns], done, [end_ns]]).astype(np.int64)
-    widest = int(np.argmax(np.diff(points)))
-    from_ns, to_ns = int(points[widest]), int(points[widest + 1])
-    return {"duration_ms": (to_ns - from_ns) / _NS_PER_MS, "from_ns": from_ns, "to_ns": to_ns}
 
 
 def waited_until(invoke_ns: Int64s, ends_ns: Int64s, stop_ns: int, forgiven_ns: int = 0) -> Int64s:
@@ -196,33 +181,3 @@ def _phase(event: Event) -> str | None:
         return None
     phase = event.value.get("phase") if isinstance(event.value, dict) else None
     return phase if phase in ("inject", "heal") else None
-
-
-def _buckets(operations: Columns) -> list[dict[str, Any]]:
-    """Count completions by type in each bucket of time, and the latency of `ok` ones in it."""
-    if not len(operations):
-        return []
-    # An indeterminate operation counts where it began: it may have no end.
-    at_ns = np.where(operations.type == INFO, operations.invoke_ns, operations.complete_ns)
-    bucket = np.minimum(at_ns // (BUCKET_MS * _NS_PER_MS), _BUCKETS_MAX)
-    count = int(bucket.max()) + 1
-    counted = np.bincount(bucket * len(KINDS) + operations.type, minlength=count * len(KINDS))
-    ok = np.flatnonzero(operations.type == OK)
-    latency_ns = operations.complete_ns[ok] - operations.invoke_ns[ok]
-    latency_ns = latency_ns[np.lexsort((latency_ns, bucket[ok]))]
-    ends = np.cumsum(counted[OK :: len(KINDS)])
-    rows: list[dict[str, Any]] = []
-    for number, each in enumerate(counted.reshape(-1, len(KINDS)).tolist()):
-        total = sum(each)
-        mine = latency_ns[ends[number] - each[OK] : ends[number]]
-        figures = latency_figures(mine) if len(mine) else {}
-        rows.append(
-            {
-                "from_ms": number * BUCKET_MS,
-                **{kind.value: n for kind, n in zip(KINDS, each, strict=True)},
-                "availability": each[OK] / total if total else None,
-                "p50_ms": figures.get("p50"),
-                "p99_ms": figures.get("p99"),
-            }
-        )
-    return rows
