@@ -7,19 +7,7 @@ here. A check has a scope that says what it is given and how it may run in paral
 - `run`: the whole run as a `RunInput`: raw events (nemesis included) and client operations.
 - `evidence`: the same `RunInput`, whose `evidence` holds what the nodes themselves left behind.
 
-How a pipeline calls it:
-
-    check = find_check(spec)                        # CheckError: unknown name or bad option
-    if isinstance(check, KeyCheck):
-        operations = judged_operations(spec, run)   # indeterminate ones resolved by evidence
-        for key, operations in keyed(operations).items():     # or a Spark group by `key`
-            results.append(check.check_key(operations, spec.options, never))
-        verdict = check.merge(results)
-    else:
-        verdict = check.check_run(run, spec.options, never)
-
-`run_check` is exactly this loop in one process. Both functions give UNKNOWN, never an exception,
-when the checker itself dies. The last argument is a callable that says whether to give up.
+`run_check` runs one in this process; where the checker itself dies, that is UNKNOWN.
 
 | name | scope | options |
 |---|---|---|

@@ -377,30 +377,33 @@ def _registrations(effects: Effects, operations: Columns, committed_end: int) ->
                 yield _loss(operations, row, what)
 
 
-def _places_of_blocks(effects: Effects, operations: Columns) -> Places:
-    rows, ends = [], []
+def _ends_of_blocks(operations: Columns) -> Iterator[tuple[int, int]]:
+    """Yield of each block that was given away the row and the end."""
     for row in np.flatnonzero(operations.type == OK).tolist():
         match operations.values[operations.output[row]]:
             case {"first": int(first), "length": int(length)} | [int(first), int(length)]:
-                rows.append(row)
-                ends.append(first + length)
+                yield row, first + length
+
+
+def _places_of_blocks(effects: Effects, operations: Columns) -> Places:
+    given = dict(_ends_of_blocks(operations))
+    rows = np.array(list(given), np.int64)
     asked = np.full(len(operations), -1, np.int64)
-    asked[rows] = ends
+    asked[rows] = list(given.values())
     done = np.array(
         [int(end) if end is not None and end.isdigit() else -2 for end in effects.values], np.int64
     )
-    return _places_of(done, effects.offsets, asked, np.array(rows, np.int64))
+    return _places_of(done, effects.offsets, asked, rows)
 
 
 def _blocks(effects: Effects, operations: Columns, committed_end: int) -> Iterator[Anomaly]:
     del committed_end
     ends = set(effects.values)
-    for row in np.flatnonzero(operations.type == OK).tolist():
-        match operations.values[operations.output[row]]:
-            case {"first": int(first), "length": int(length)} | [int(first), int(length)]:
-                if str(first + length) not in ends:
-                    what = f"the newest log does not hold the block that ends at {first + length}"
-                    yield _loss(operations, row, what)
+    for row, end in _ends_of_blocks(operations):
+        if str(end) not in ends:
+            yield _loss(
+                operations, row, f"the newest log does not hold the block that ends at {end}"
+            )
 
 
 _REGISTERS = Rule(
