@@ -43,6 +43,11 @@ def _directories(value: Any) -> bool:
     return isinstance(value, Mapping) and all(_text(directory) for directory in value.values())
 
 
+def _wholes(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_whole, value))
+
+
+_PARTITION = {"topic": _text, "partition": _whole}
 _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "start": {"node_id": _whole},
     "state": {"state": _text, "epoch": _whole, "leader_id": _whole, "voted_id": _whole},
@@ -72,6 +77,18 @@ _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "read": {"epoch": _whole, "offset": _whole, "confirmed": _flag, "query": _flag},
     "renounce": {"epoch": _whole},
     "release": {"version": _text, "commit": _text},
+    "replica-leader": {
+        **_PARTITION,
+        **dict.fromkeys(("leader_epoch", "partition_epoch"), _whole),
+        **dict.fromkeys(("start_offset", "high_watermark"), _whole),
+        "isr": _wholes,
+    },
+    "replica-follower": {**_PARTITION, "leader_epoch": _whole},
+    "replica-isr": {**_PARTITION, "partition_epoch": _whole, "isr": _wholes},
+    "replica-truncated": {
+        **_PARTITION,
+        **dict.fromkeys(("leader_epoch", "from_offset", "to_offset", "high_watermark"), _whole),
+    },
 }
 """What the rules read, by event; an event that is not here is read by none."""
 _QUORUM_STATE = ("leaderId", "leaderEpoch", "votedId")

@@ -47,8 +47,9 @@ from typing import Any, Final
 
 from checkers.evidence import LogRecord
 from checkers.evidence.evidence_result import evidence_result, without_log
+from checkers.evidence.trace_fields import well_formed
 from checkers.nodes.in_sync import newest_records
-from checkers.nodes.isr_heard import find_malformed, not_decided
+from checkers.nodes.isr_heard import not_decided
 from checkers.nodes.snapshots import Image, Key, Value, beginning, image_of
 from checkers.partition_logs.columns import RENEW
 from checkers.run_input import RunInput
@@ -74,8 +75,8 @@ _PART: Final = 1_000
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Judge the newest log's decisions about partitions."""
-    evidence = run.required_evidence
-    missing = without_log(evidence)
+    evidence, malformed = well_formed(run.required_evidence)
+    missing = without_log(evidence) + malformed
     log = newest_records(evidence)
     del options
     replay = _Replay()
@@ -95,7 +96,6 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             if len(whole) < len(log):  # behind it nothing is known of what came before
                 odd = log[len(whole)]
                 missing.append(f"{node} (a malformed {odd.kind} at offset {odd.offset})")
-    missing += find_malformed(evidence)
     decisions = replay.decisions
     return evidence_result(
         NAME,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from checkers.evidence import Evidence, TraceEvent
+from checkers.evidence import Evidence
 from checkers.verdict import Anomaly, anomaly
 
 Decided = Mapping[tuple[str, int, int], Collection[frozenset[int]]]
@@ -27,23 +27,11 @@ Decided = Mapping[tuple[str, int, int], Collection[frozenset[int]]]
 _HEARS = ("replica-leader", "replica-isr")
 
 
-def find_malformed(evidence: Evidence) -> list[str]:
-    """Name a node with an event that lacks what is read here."""
-    heard = (event for trace in evidence.traces.values() for event in trace)
-    return [
-        f"{event.node} (a malformed {event.event})"
-        for event in heard
-        if event.event in _HEARS and not _is_whole(event)
-    ][:1]
-
-
-def not_decided(
-    evidence: Evidence, decided: Decided, apart: Collection[str] = ()
-) -> Iterator[Anomaly]:
-    """Find the first such event of every node; malformed ones and topics `apart` are left out."""
+def not_decided(evidence: Evidence, decided: Decided, apart: Collection[str]) -> Iterator[Anomaly]:
+    """Find the first such event of every node, but for topics `apart`; all are well formed."""
     for node, trace in evidence.traces.items():
         for event in trace:
-            if event.event not in _HEARS or not _is_whole(event):
+            if event.event not in _HEARS:
                 continue
             fields = event.fields
             name, epoch = f"{fields['topic']}-{fields['partition']}", fields["partition_epoch"]
@@ -59,12 +47,3 @@ def not_decided(
             )
             yield anomaly("isr-not-decided", text, partition=name, **evidence.place(event))
             break
-
-
-def _is_whole(event: TraceEvent) -> bool:
-    fields = event.fields
-    isr = fields.get("isr")
-    if not isinstance(fields.get("topic"), str) or not isinstance(isr, list):
-        return False
-    numbers = (fields.get("partition"), fields.get("partition_epoch"), *isr)
-    return all(type(number) is int for number in numbers)

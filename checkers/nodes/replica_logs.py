@@ -51,9 +51,10 @@ from typing import Any
 
 from checkers.evidence import TEXT_MAX, DataBatch, Evidence, PartitionLog
 from checkers.evidence.evidence_result import evidence_result
+from checkers.evidence.trace_fields import well_formed
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.nodes.in_sync import Members, members_at_end
-from checkers.nodes.replica_traces import find_malformed, trace_anomalies
+from checkers.nodes.replica_traces import trace_anomalies
 from checkers.partition_logs.columns import CONFIGURE, POLL, POLL_ALL, RENEW, SEND, UNCLEAN
 from checkers.run_input import RunInput
 from checkers.runs.faults import active_between, fault_spans, named_faults, phases
@@ -92,7 +93,7 @@ class _Replica:
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Judge all replicas of all partitions."""
     del cancelled  # one pass
-    evidence = run.required_evidence
+    evidence, malformed = well_formed(run.required_evidence)
     replicas: dict[str, list[_Replica]] = defaultdict(list)
     missing = [f"{node} (logs)" for node in evidence.nodes if node not in evidence.partition_logs]
     renewed, lossy = _topics(run, _renews), _topics(run, _lets_lose)
@@ -103,7 +104,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         else:
             missing.append(f"{log.node} ({log.partition} is damaged: {log.damage})")
     anomalies: list[Anomaly] = list(trace_anomalies(evidence, renewed, lossy))
-    missing += find_malformed(evidence)
+    missing += malformed
     for partition in sorted(replicas):
         for replica in replicas[partition]:
             anomalies += _form_anomalies(replica.log)

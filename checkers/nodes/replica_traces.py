@@ -24,38 +24,21 @@ from checkers.evidence import Evidence, TraceEvent
 from checkers.verdict import Anomaly, anomaly
 
 LEADS, FOLLOWS, CUTS = "replica-leader", "replica-follower", "replica-truncated"
-_NUMBERS = {
-    LEADS: ("partition", "leader_epoch", "start_offset", "high_watermark"),
-    FOLLOWS: ("partition", "leader_epoch"),
-    CUTS: ("partition", "leader_epoch", "from_offset", "to_offset", "high_watermark"),
-}
 Found = tuple[TraceEvent, str]
 """The event that contradicts another, and how."""
 
 
-def find_malformed(evidence: Evidence) -> list[str]:
-    """Name nodes with an event that lacks what is read here."""
-    return [
-        f"{node} (a malformed {event.event})"
-        for node, trace in evidence.traces.items()
-        for event in trace
-        if event.event in _NUMBERS and not _is_whole(event)
-    ][:1]
-
-
 def trace_anomalies(
-    evidence: Evidence, renewed: Collection[str] = (), lossy: Collection[str] = ()
+    evidence: Evidence, renewed: Collection[str], lossy: Collection[str]
 ) -> Iterator[Anomaly]:
-    """Find what the traces of all partitions contradict; events that are malformed are left out.
+    """Find what the traces of all partitions contradict, whose events are well formed.
 
     `renewed`: topics that were made anew; `lossy`: those that may lose what was committed.
     """
     by_partition: dict[str, list[TraceEvent]] = defaultdict(list)
     for trace in evidence.traces.values():
         for event in trace:
-            if event.event not in _NUMBERS or event.fields.get("topic") in renewed:
-                continue
-            if _is_whole(event):
+            if event.event in (LEADS, FOLLOWS, CUTS) and event.fields["topic"] not in renewed:
                 by_partition[f"{event.fields['topic']}-{event.fields['partition']}"].append(event)
     for partition in sorted(by_partition):
         may_lose = partition.rpartition("-")[0] in lossy
@@ -70,11 +53,6 @@ def trace_anomalies(
                     epoch=event.fields["leader_epoch"],
                     **evidence.place(event),
                 )
-
-
-def _is_whole(event: TraceEvent) -> bool:
-    named = isinstance(event.fields.get("topic"), str)
-    return named and all(type(event.fields.get(f)) is int for f in _NUMBERS[event.event])
 
 
 def _two_leaders(events: list[TraceEvent], evidence: Evidence) -> Iterator[Found]:
