@@ -60,15 +60,12 @@ def kill_all(folder: str, run: str, *, support: bool) -> None:
 
 def clean(folder: str, run: str, *, keep: bool = False) -> None:
     """See the module. `keep`: leave the files, which may be evidence still to be fetched."""
-    thaw(folder)  # or what waits for a frozen disk would not die
     # A node that still ran would see its disk fail, and end itself for a reason that is no fault.
     kill_all(folder, run, support=False)
     for point in reversed(mounts_below(folder)):
         subprocess.run(["umount", "-l", point], capture_output=True)
     kill_all(folder, run, support=True)
     unfilter(run)
-    for device in loops_below(folder):
-        subprocess.run(["losetup", "-d", device], capture_output=True)
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -103,26 +100,6 @@ def mounts_below(folder: str) -> list[str]:
     with open("/proc/self/mountinfo") as file:
         points = {line.split()[4].replace("\\040", " ") for line in file}
     return sorted(point for point in points if (point + "/").startswith(whole))
-
-
-def thaw(folder: str) -> None:
-    """Thaw the filesystems below the folder; never one on the root's device."""
-    root = os.stat("/").st_dev
-    for point in mounts_below(folder):
-        with contextlib.suppress(OSError):
-            if os.stat(point).st_dev != root and shutil.which("fsfreeze"):
-                subprocess.run(["fsfreeze", "-u", point], capture_output=True)
-
-
-def loops_below(folder: str) -> list[str]:
-    """Loop devices with a file in the folder."""
-    whole = os.path.realpath(folder) + "/"
-    found = []
-    for name in os.listdir("/sys/block") if os.path.isdir("/sys/block") else ():
-        with contextlib.suppress(OSError), open(f"/sys/block/{name}/loop/backing_file") as file:
-            if file.read().strip().startswith(whole):
-                found.append("/dev/" + name)
-    return found
 
 
 if __name__ == "__main__":
