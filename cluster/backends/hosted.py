@@ -28,7 +28,13 @@ from cluster.backends.links.shaping import HostShaping
 from cluster.backends.machine.equip import equip
 from cluster.backends.machine.programs import Machine
 from cluster.backends.processes.lifecycle import Incarnation, ProcessBackend
-from cluster.backends.processes.probe import SILENCE_S, SLEEP, TIMEOUT_S, probe_process
+from cluster.backends.processes.probe import (
+    PROBE_OUTPUT,
+    SILENCE_S,
+    SLEEP,
+    TIMEOUT_S,
+    probe_process,
+)
 from cluster.backends.processes.records import labels
 from cluster.backends.terms import ONE_NODE, Need
 from cluster.node.ports import Endpoint
@@ -224,13 +230,10 @@ class HostedBackend(ProcessBackend):
         return {}
 
 
-_PROBE_OUTPUT = "probe.log"
-
-
 async def probe_host(provider: HostProvider, node: str, run_id: str, *, signals: bool) -> Probe:
     """Start a process of its own beside the node, signal and end it. Raises BackendError."""
     sleep = (provider.interpreter, *SLEEP)
-    process = Incarnation(await provider.start(node, sleep, labels(run_id), _PROBE_OUTPUT))
+    process = Incarnation(await provider.start(node, sleep, labels(run_id), PROBE_OUTPUT))
     return await probe_process(process, signals=signals)
 
 

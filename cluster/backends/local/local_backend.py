@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,16 +17,27 @@ from cluster.backends.base import Abilities, Ability, BackendError, Link, LinkMe
 from cluster.backends.hosts import NODE_OUTPUT, StartedProcess, plain_connect
 from cluster.backends.links.proxy import HOST, LinkProxies
 from cluster.backends.links.shapes import PERFECT
-from cluster.backends.local import probe
 from cluster.backends.local.messages import LocalMessages
 from cluster.backends.local.ports import NodePorts
 from cluster.backends.local.shaping import LocalShaping
 from cluster.backends.localhost import write_files
 from cluster.backends.machine.clocks import library
 from cluster.backends.machine.equip import equip, local_machines
-from cluster.backends.processes.lifecycle import ProcessBackend
-from cluster.backends.processes.records import LocalProcess, RecordedProcess, record_process
-from cluster.backends.terms import Need
+from cluster.backends.processes.lifecycle import Incarnation, ProcessBackend
+from cluster.backends.processes.probe import (
+    PROBE_OUTPUT,
+    SILENCE_S,
+    SLEEP,
+    TIMEOUT_S,
+    probe_process,
+)
+from cluster.backends.processes.records import (
+    LocalProcess,
+    RecordedProcess,
+    labels,
+    record_process,
+)
+from cluster.backends.terms import ONE_NODE, Need
 from cluster.node.ports import Endpoint
 from cluster.node.security.connecting import PLAINTEXT
 from cluster.systems.base import Listener, Placement, System
@@ -67,8 +79,31 @@ class LocalBackend(ProcessBackend):
         self._abilities = equip(self, local_machines(self), needs, abilities, library())
 
     async def probe(self, ability: Ability) -> Probe:
-        """Try it with a process and a proxy of its own."""
-        return await probe.probe(ability)
+        """Try it with a process beside the nodes, or with the link from the first to the second."""
+        try:
+            if ability is Ability.LINKS:
+                return await self._probe_links()
+            folder, sleep = self.node_folder(self.nodes[0]), (sys.executable, *SLEEP)
+            process = await LocalProcess.start(
+                sleep, folder, labels(self.run_id), folder / PROBE_OUTPUT
+            )
+            signals = ability is Ability.SIGNALS
+            return await probe_process(Incarnation(process), signals=signals)
+        except (OSError, BackendError) as error:
+            return Probe(possible=False, reason=str(error))
+
+    async def _probe_links(self) -> Probe:
+        if len(self.nodes) < 2:
+            return ONE_NODE
+        link = (self.nodes[0], self.nodes[1])
+        before = await self.measure_link(link, TIMEOUT_S)
+        await self.cut_links([link])
+        during = await self.measure_link(link, SILENCE_S)
+        await self.restore_links([link])
+        after = await self.measure_link(link, TIMEOUT_S)
+        if before.works and during.silent and after.works:
+            return Probe(possible=True)
+        return Probe(possible=False, reason=f"a link proxy misbehaves: {before}, {during}, {after}")
 
     async def cut_links(self, links: Iterable[Link]) -> None:
         self._proxies.cut(links)

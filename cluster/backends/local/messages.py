@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from cluster.backends.base import BackendError, Link, Probe
 from cluster.backends.links.messages import KINDS, Held, Hold
 from cluster.backends.links.proxy import LinkProxies, Way
-from cluster.backends.local.probe import probe_messages
 
 
 class LocalMessages:
@@ -25,8 +24,8 @@ class LocalMessages:
         self._holds: dict[str, Hold] = {}
 
     async def probe(self) -> Probe:
-        """See `Messages.probe`: hold a message on a proxy of its own."""
-        return await probe_messages()
+        """See `Messages.probe`: nothing of the machine is needed but the proxies."""
+        return Probe(possible=True)
 
     async def hold(self, links: Sequence[Link], types: Sequence[str]) -> str:
         hold = Hold(set(links), frozenset(KINDS[name] for name in types))

@@ -9,6 +9,7 @@ from cluster.backends.processes.lifecycle import Incarnation
 
 SLEEP = ("-I", "-S", "-c", "import time; time.sleep(60)")
 """What Python runs in it."""
+PROBE_OUTPUT = "probe.log"
 TIMEOUT_S = 20.0
 """A machine that does much else may need seconds; one where it does not work waits this long."""
 SILENCE_S = 0.2

@@ -16,7 +16,6 @@ from cluster.backends.base import BackendError
 from cluster.backends.links import proxy
 from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.local.messages import LocalMessages
-from cluster.backends.local.probe import probe_messages
 from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.frames import FrameError, FrameSplitter
 from cluster.node.security.connecting import ClientSecurity
@@ -274,11 +273,6 @@ async def test_all_holds_end_when_the_nodes_are_to_stop(world: World):
     reader, writer = await world.dial("n1", "n2")
     writer.write(VOTE)
     assert await reader.readexactly(len(response(1))) == response(1)
-
-
-@play(in_world)
-async def test_a_probe_holds_a_message_for_itself(world: World):
-    assert (await probe_messages()).possible
 
 
 def test_secured_listeners_leave_no_message_to_hold(tmp_path):

@@ -20,12 +20,13 @@ from hosted_nodes import (
     all_gone,
     cancel_up,
     fail_up,
+    has_every_ability,
     meets_all_that_a_command_started,
     nodes_of,
 )
 from waiting import eventually, works
 
-from cluster.backends.base import Ability, BackendError, Death, NodeState
+from cluster.backends.base import BackendError, Death, NodeState
 from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.processes.records import last_lines
 from tests.play import play
@@ -355,11 +356,10 @@ async def test_no_program_gets_the_port_of_a_dead_node(backend: LocalBackend):
     await backend.start("n1")
 
 
-@pytest.mark.parametrize("ability", list(Ability))
-@play(asyncio.run)
-async def test_every_ability_works_on_this_machine(*, tmp_path, ability):
-    probe = await LocalBackend(FakeSystem(), tmp_path, 3, "run-1").probe(ability)
-    assert probe.possible, probe.reason
+@play("with_cluster")
+async def test_every_ability_works_on_this_machine(backend: LocalBackend):
+    await has_every_ability(backend)
+    assert backend.links_cut() == frozenset()
 
 
 class HalfSystem(FakeSystem):
