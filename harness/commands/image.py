@@ -21,9 +21,9 @@ import click
 import docker
 
 from cluster.backends.base import BackendError
+from cluster.backends.dependencies import with_requirements
 from cluster.backends.docker import image as host_image
 from cluster.backends.docker import rootfs
-from cluster.backends.docker.dependencies import with_requirements
 from cluster.backends.docker.engine import BUILD_TIMEOUT_S, EngineErrors, connect, reason
 from cluster.backends.docker.image import Say, build, ensure_image, has, is_of_this_machine, pin
 from harness.commands.options import Command, shown_options

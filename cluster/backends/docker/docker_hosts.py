@@ -51,9 +51,9 @@ from cluster.backends.agent import channel
 from cluster.backends.agent.channel import ASK_S, Channel
 from cluster.backends.agent.frames import Message
 from cluster.backends.base import BackendError, NodeState
+from cluster.backends.dependencies import PACKAGE
 from cluster.backends.docker import engine, enter, rootfs
 from cluster.backends.docker.agents import AgentStream
-from cluster.backends.docker.dependencies import PACKAGE
 from cluster.backends.docker.engine import EngineErrors, EngineGoneError, in_thread
 from cluster.backends.docker.image import Say, ensure_image
 from cluster.backends.docker.leftovers import remove_run

@@ -26,8 +26,8 @@ import docker
 from docker.errors import ImageNotFound
 
 from cluster.backends.base import BackendError
+from cluster.backends.dependencies import requirements
 from cluster.backends.docker import rootfs
-from cluster.backends.docker.dependencies import requirements
 from cluster.backends.docker.engine import BUILD_TIMEOUT_S, EngineErrors, in_thread, reason
 
 REPOSITORY = "kraftprobe/host"

@@ -23,7 +23,7 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from cluster.backends.base import BackendError
-from cluster.backends.docker.dependencies import requirements
+from cluster.backends.dependencies import requirements
 from cluster.backends.packages import install
 
 SITE = PurePosixPath("/opt/kraftprobe/site")

@@ -13,14 +13,13 @@ import functools
 import hashlib
 import io
 import platform
-import re
 import sys
 import tarfile
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 
 import cluster
+from cluster.backends.dependencies import with_requirements
 from cluster.backends.machine.clocks import library
 
 _ROOTS = (
@@ -72,29 +71,9 @@ def _files() -> Iterator[tuple[str, Path]]:
     ours += (package / "node").rglob("*.json")
     ours += [path for path in [library()] if path is not None]
     found = {f"cluster/{path.relative_to(package).as_posix()}": path for path in ours}
-    for name in sorted(_closure(_ROOTS)):
-        for file in metadata.distribution(name).files or ():
+    for distribution in with_requirements(_ROOTS).values():
+        for file in distribution.files or ():
             path = Path(str(file.locate()))
             if ".." not in file.parts and path.is_file():
                 found[file.as_posix()] = path
     yield from sorted(found.items())
-
-
-def _closure(roots: tuple[str, ...]) -> set[str]:
-    """Name the distributions that are installed of these, and all that they need."""
-    found: set[str] = set()
-    waiting = list(roots)
-    while waiting:
-        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
-        if name in found:
-            continue
-        try:
-            required = metadata.distribution(name).requires or ()
-        except metadata.PackageNotFoundError:
-            continue
-        found.add(name)
-        for line in required:
-            spec, _, marker = line.partition(";")
-            if "extra" not in marker:
-                waiting.append(re.split(r"[^A-Za-z0-9._-]", spec.strip(), maxsplit=1)[0])
-    return found

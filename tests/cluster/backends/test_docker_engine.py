@@ -16,8 +16,8 @@ from docker.errors import APIError, ImageNotFound, NotFound
 from requests.exceptions import ConnectionError as RequestsConnectionError
 
 from cluster.backends.base import BackendError
+from cluster.backends.dependencies import PACKAGE, requirements
 from cluster.backends.docker import engine, leftovers
-from cluster.backends.docker.dependencies import PACKAGE, requirements
 from cluster.backends.docker.docker_hosts import DockerProvider
 from cluster.backends.docker.image import ensure_image
 from cluster.backends.docker.network import routed_networks
