@@ -206,7 +206,7 @@ class Log(Model):
         """Take the records that are left out from a read, and its end where that was one."""
         if operation.f == "append":
             return operation
-        kept = [[o, v] for o, v in records(operation) if ("element", v) not in left_out]
+        kept = [r for r in read_in_order(operation) if ("element", freeze(r[1])) not in left_out]
         return replace(operation, output=kept)
 
 

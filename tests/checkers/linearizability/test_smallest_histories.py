@@ -8,7 +8,9 @@ import pytest
 from checkers import Status, check
 from porcupine_py.models import model_named
 from porcupine_py.search import outcome
-from porcupine_py.search.outcome import WALL_FACTOR, Budget, BudgetExceededError
+from porcupine_py.search.certificate import RefusedError, verify_window
+from porcupine_py.search.outcome import WALL_FACTOR, Budget, BudgetExceededError, Window
+from porcupine_py.values import Keyword
 from tests.checkers.histories import FAIL, op, read, verify, write
 
 
@@ -75,6 +77,13 @@ def test_an_append_that_names_no_offset_needs_a_free_one():
     assert verdict(with_room, "log") == (Status.PASS, None)
     hidden = op(3, "read", (6, 7), input=0, output=[[0, "a"], [2, "b"]])
     assert verdict([*with_room, hidden], "log")[0] is Status.FAIL
+
+
+@pytest.mark.parametrize("value", [True, [1], Keyword("a")])
+def test_a_window_of_a_right_log_proves_nothing(value):
+    history = [append(0, 0, 1, value=value), read_all(1, 2, 3, (0, value))]
+    with pytest.raises(RefusedError, match="can be linearized"):
+        verify_window(history, model_named("log").prepare(history), Window((0, 1)))
 
 
 def crowd_of_strings(seed, clients=20, size=200):
