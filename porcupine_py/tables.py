@@ -20,6 +20,7 @@ has too many states, or another shape, is left to the search in Python.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Sequence
 from math import log
 
@@ -32,7 +33,7 @@ from porcupine_py.search.encoding import CAS, IMPOSSIBLE, NOT, READ, WRITE, Enco
 from porcupine_py.search.outcome import Budget, Outcome
 from porcupine_py.search.race import race
 
-_STATES_MAX = 256
+_STATES_MAX, _STATE_BYTES_MAX = 256, 1 << 16
 _STEPS_EACH, _STEPS_MORE = 2, 500
 """Most steps of a table: so many for each operation, and so many more."""
 _IDLE = -1
@@ -124,6 +125,8 @@ def _rows(examples: Sequence[Operation], model: Model, steps_max: int) -> list[l
         for row, operation in zip(rows, examples, strict=True):
             legal, after = model.step(state, operation)
             if legal and after not in states:
+                if sys.getsizeof(after) > _STATE_BYTES_MAX:
+                    return None  # it may grow with each step, which are more than an order has
                 states[after] = len(due)
                 due.append(after)
             row.append(states[after] if legal else -1)

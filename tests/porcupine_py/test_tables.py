@@ -8,6 +8,7 @@ from porcupine_py import (
     PENDING,
     CheckResult,
     Model,
+    NondeterministicModel,
     Operation,
     check_operations,
     check_operations_timeout,
@@ -121,6 +122,20 @@ def test_a_model_that_fails_where_no_order_leads_is_searched_in_python(everythin
 
     model = Model(init=lambda: 0, step=step)
     assert check_operations(model, [write(1, 0, 1), write(2, 2, 3)])
+    assert everything_is_hard == [None]
+
+
+def test_states_that_grow_without_end_make_no_table(everything_is_hard):
+    """They double with each step, and a table asks for more steps than an order has."""
+
+    def steps(state, value, output):
+        if output is not None:
+            return [state] if state == output else []
+        return [2 * state, 2 * state + value]
+
+    model = NondeterministicModel(init=lambda: [0], step=steps).to_model()
+    history = [Operation(i, 1, 0, None, 10) for i in range(3)]
+    assert not check_operations(model, [*history, Operation(0, 0, 11, 8, 12)])
     assert everything_is_hard == [None]
 
 
