@@ -168,7 +168,7 @@ class Columns:
         """Split by key, keys in order of their codes; keys without operations are left out."""
         order, bounds = self.by_key()
         if len(self.keys) == 1:
-            return [self]
+            return [self] if len(self) else []
         cuts = [slice(begin, end) for begin, end in pairwise(bounds.tolist()) if begin < end]
         return [self.take(cut if order is None else order[cut]) for cut in cuts]
 
