@@ -15,7 +15,7 @@ from checkers.history import Operation, seconds
 from checkers.verdict import CheckResult, Status, anomaly
 from porcupine_py.models import Model, model_named
 from porcupine_py.search import certificate
-from porcupine_py.search.dispatch import ALGORITHMS, dispatch
+from porcupine_py.search.dispatch import ALGORITHMS, dispatch, fails
 from porcupine_py.search.outcome import (
     Budget,
     BudgetExceededError,
@@ -97,7 +97,10 @@ def finish(
     `model` was prepared for `operations`, those of one key.
     """
     if outcome.window is not None and algorithm in _SHRUNK:
-        smaller = shrink(operations, model, outcome.window, budget.part(SHRINK_TIME_S))
+        part = budget.part(SHRINK_TIME_S)
+        smaller = shrink(
+            operations, model, outcome.window, lambda w: fails(operations, model, w, part)
+        )
         outcome = replace(outcome, window=smaller)
     return _result(operations, _verify(operations, model, outcome), algorithm)
 

@@ -26,6 +26,7 @@ from porcupine_py.kernels import load, why_not
 from porcupine_py.models import CasRegister, KeyValue, Model, Register, State, relevant
 from porcupine_py.operations import Operation, seconds
 from porcupine_py.search import chains, strings, wgl
+from porcupine_py.search.certificate import RefusedError, restrict
 from porcupine_py.search.clusters import Judged, unique_keys
 from porcupine_py.search.encoding import Encoded, encodable, encode, state_code
 from porcupine_py.search.outcome import Budget, Outcome, Status, Window
@@ -208,6 +209,21 @@ def search(
         states = list(dict.fromkeys(state_code(columns, model, state) for state in initial))
     raced = race(kernels, encoded, states, budget, algorithms)
     return raced.algorithm, raced_outcome(raced, encoded, columns.index, kept, model)
+
+
+_PROBE_TIME_S = 1.0
+"""Most that one question to the search may take."""
+
+
+def fails(operations: Sequence[Operation], model: Model, window: Window, budget: Budget) -> bool:
+    """Return whether the search proves that the window has no order."""
+    try:
+        taken, states = restrict(operations, model, window)
+    except RefusedError:
+        return False
+    budget.spend()
+    _, outcome = search(taken, model, budget.part(_PROBE_TIME_S), states)
+    return outcome.status is Status.FAIL
 
 
 def raced_outcome(

@@ -8,152 +8,124 @@ right history. In this order:
 2. move the beginning as late as possible, where the model can list the reachable states;
 3. leave out operations without effect, and whole groups, in halves, quarters, ... down to one.
 
-Every step asks the search again, within a budget; what is reached when it ends is returned.
+Every step asks whether the window still fails; what is reached when the budget ends is returned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import TypeVar
 
 from porcupine_py.models.base import Model, relevant
 from porcupine_py.operations import Operation
-from porcupine_py.search.certificate import RefusedError, restrict
-from porcupine_py.search.dispatch import search
-from porcupine_py.search.outcome import Budget, BudgetExceededError, Status, Window
+from porcupine_py.search.outcome import BudgetExceededError, Window
 
-_PROBE_TIME_S = 1.0
-"""Most that one question to the search may take."""
+Fails = Callable[[Window], bool]
+"""Says whether a window has no order; may raise BudgetExceededError."""
+T = TypeVar("T")
 
 
-def shrink(operations: Sequence[Operation], model: Model, window: Window, budget: Budget) -> Window:
+def shrink(operations: Sequence[Operation], model: Model, window: Window, fails: Fails) -> Window:
     """Return a window no larger than `window` that fails as well.
 
     `model` was prepared for `operations`.
     """
-    known = {operation.index: operation for operation in relevant(operations, model)}
-    try:
-        window = _move_beginning(operations, model, window, budget, known)
-        return _drop(operations, model, window, budget, known)
-    except _StoppedError as stopped:
-        return stopped.window
+    run = _Shrinking(operations, model, window, fails)
+    with suppress(BudgetExceededError):
+        if model.states_at(operations, 0) is not None:
+            run.move_beginning()
+        run.drop()
+    return run.window
 
 
-class _StoppedError(Exception):
-    """The budget ended; carries the smallest window so far."""
+def fewest(
+    units: Sequence[T], fails: Callable[[Sequence[T]], bool], tries_max: int | None = None
+) -> Sequence[T]:
+    """Leave out units, in halves, quarters, ... and one by one, while what is left fails."""
+    size, tries = max(1, len(units) // 2), 0
+    while size:
+        start = 0
+        while start < len(units):
+            if tries == tries_max:
+                return units
+            tries += 1
+            fewer = [*units[:start], *units[start + size :]]
+            if fails(fewer):
+                units = fewer
+            else:
+                start += size
+        size //= 2
+    return units
 
-    def __init__(self, window: Window) -> None:
-        super().__init__()
+
+class _Shrinking:
+    """The smallest window so far that fails."""
+
+    def __init__(
+        self, operations: Sequence[Operation], model: Model, window: Window, fails: Fails
+    ) -> None:
+        self._known = {operation.index: operation for operation in relevant(operations, model)}
+        self._model = model
+        self._fails = fails
         self.window = window
 
-
-def fails(operations: Sequence[Operation], model: Model, window: Window, budget: Budget) -> bool:
-    """Return whether the search proves that the window has no order."""
-    try:
-        taken, states = restrict(operations, model, window)
-    except RefusedError:
+    def _is_enough(self, smaller: Window) -> bool:
+        if self._fails(smaller):
+            self.window = smaller
+            return True
         return False
-    budget.spend()
-    _, outcome = search(taken, model, budget.part(_PROBE_TIME_S), states)
-    return outcome.status is Status.FAIL
 
+    def move_beginning(self) -> None:
+        """Find the latest beginning; later beginnings allow more, so failing is monotone.
 
-def _move_beginning(
-    operations: Sequence[Operation],
-    model: Model,
-    window: Window,
-    budget: Budget,
-    known: dict[int, Operation],
-) -> Window:
-    """Find the latest beginning; later beginnings allow more, so failing is monotone.
-
-    Steps back from the end in doubling strides, since late beginnings are cheap to try, then
-    bisects within the last stride.
-    """
-    if model.states_at(operations, 0) is None:
-        return window
-    cuts = sorted({known[index].invoke_ns for index in window.operations})
-    fails_from, allows_from, stride = 0, len(cuts), 1
-    while fails_from < allows_from - stride:
-        place = allows_from - stride
-        later = _from(window, cuts[place], model, known)
-        if _ask(operations, model, later, budget, window):
-            best, fails_from = later, place
-            break
-        allows_from, stride = place, stride * 2
-    else:
-        return window
-    while allows_from - fails_from > 1:
-        middle = (fails_from + allows_from) // 2
-        later = _from(window, cuts[middle], model, known)
-        if _ask(operations, model, later, budget, best):
-            best, fails_from = later, middle
-        else:
-            allows_from = middle
-    return best
-
-
-def _from(window: Window, from_ns: int, model: Model, known: dict[int, Operation]) -> Window:
-    kept = (
-        index
-        for index in window.operations
-        if known[index].invoke_ns >= from_ns
-        or (known[index].complete_ns >= from_ns and model.has_effect(known[index]))
-    )
-    return replace(window, operations=tuple(kept), from_ns=from_ns)
-
-
-def _drop(
-    operations: Sequence[Operation],
-    model: Model,
-    window: Window,
-    budget: Budget,
-    known: dict[int, Operation],
-) -> Window:
-    """Leave out units (an operation without effect, or a group) in ever smaller chunks."""
-    for unit_of in (_groups(model), _singles(model)):
-        units = _units(window, known, unit_of)
-        size = max(1, len(units) // 2)
-        while units:
-            start = 0
-            while start < len(units):
-                rest = units[:start] + units[start + size :]
-                gone = {index for unit in units[start : start + size] for index in unit}
-                kept = tuple(index for index in window.operations if index not in gone)
-                smaller = replace(window, operations=kept)
-                if _ask(operations, model, smaller, budget, window):
-                    window, units = smaller, rest
-                else:
-                    start += size
-            if size == 1:
+        Steps back from the end in doubling strides, since late beginnings are cheap to try, then
+        bisects within the last stride.
+        """
+        cuts = sorted({self._known[index].invoke_ns for index in self.window.operations})
+        fails_from, allows_from, stride = 0, len(cuts), 1
+        while fails_from < allows_from - stride:
+            place = allows_from - stride
+            if self._is_enough(self._from(cuts[place])):
+                fails_from = place
                 break
-            size //= 2
-    return window
+            allows_from, stride = place, stride * 2
+        else:
+            return
+        while allows_from - fails_from > 1:
+            middle = (fails_from + allows_from) // 2
+            if self._is_enough(self._from(cuts[middle])):
+                fails_from = middle
+            else:
+                allows_from = middle
 
+    def _from(self, from_ns: int) -> Window:
+        kept = (
+            index
+            for index in self.window.operations
+            if self._known[index].invoke_ns >= from_ns
+            or (
+                self._known[index].complete_ns >= from_ns
+                and self._model.has_effect(self._known[index])
+            )
+        )
+        return replace(self.window, operations=tuple(kept), from_ns=from_ns)
 
-def _units(
-    window: Window, known: dict[int, Operation], unit_of: Callable[[Operation], Hashable | None]
-) -> list[list[int]]:
-    units: dict[Hashable, list[int]] = {}
-    for index in window.operations:
-        name = unit_of(known[index])
-        if name is not None:
-            units.setdefault(name, []).append(index)
-    return list(units.values())
+    def drop(self) -> None:
+        """Leave out whole groups, then single operations without effect."""
+        self._drop(self._model.group)
+        self._drop(lambda o: None if self._model.has_effect(o) else o.index)
 
+    def _drop(self, unit_of: Callable[[Operation], Hashable | None]) -> None:
+        units: dict[Hashable, list[int]] = {}
+        for index in self.window.operations:
+            units.setdefault(unit_of(self._known[index]), []).append(index)
+        always = units.pop(None, [])
 
-def _groups(model: Model) -> Callable[[Operation], Hashable | None]:
-    return model.group
+        def fails(left: Sequence[list[int]]) -> bool:
+            kept = {*always, *(index for unit in left for index in unit)}
+            inside = tuple(index for index in self.window.operations if index in kept)
+            return self._is_enough(replace(self.window, operations=inside))
 
-
-def _singles(model: Model) -> Callable[[Operation], Hashable | None]:
-    return lambda operation: None if model.has_effect(operation) else operation.index
-
-
-def _ask(
-    operations: Sequence[Operation], model: Model, smaller: Window, budget: Budget, current: Window
-) -> bool:
-    try:
-        return fails(operations, model, smaller, budget)
-    except BudgetExceededError:
-        raise _StoppedError(current) from None
+        fewest(list(units.values()), fails)

@@ -21,7 +21,7 @@ O(n log^2 n).
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -30,8 +30,10 @@ from porcupine_py.models.base import Model
 from porcupine_py.models.counters import Counter
 from porcupine_py.operations import EventType, Operation
 from porcupine_py.search.certificate import restrict
-from porcupine_py.search.outcome import Outcome, Window
+from porcupine_py.search.outcome import Outcome, Status, Window
 from porcupine_py.search.rules.ladder import fail_outcome, inversion, pass_outcome
+from porcupine_py.search.wgl import prefix_window
+from porcupine_py.search.window import shrink
 from porcupine_py.search.wording import describe_inversion, text, title
 from porcupine_py.values import freeze
 
@@ -46,7 +48,7 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     if any(type(o.output) is float for o in operations if o.f == "read"):
         return None  # 2.0 may equal a sum
     outcome = _judge(operations, 0, next(iter(amounts), 1), model)
-    if outcome.status.value == "FAIL":
+    if outcome.status is Status.FAIL:
         window = _narrow(operations, model, next(iter(amounts), 1))
         outcome = replace(outcome, window=window)
     return outcome
@@ -129,72 +131,14 @@ def _insert(order: list[Operation], idle: Sequence[Operation]) -> list[Operation
 
 
 def _narrow(operations: Sequence[Operation], model: Counter, amount: int) -> Window:
-    """Find the earliest end and then the latest beginning at which the rule still fails."""
+    """Find the earliest end at which the rule still fails, and then a small window."""
 
     def wrong(window: Window) -> bool:
-        taken, states = restrict(operations, model, window)
-        assert len(states) == 1
-        assert isinstance(states[0], int)
-        return _judge(taken, states[0], amount, model).status.value == "FAIL"
+        taken, (base,) = restrict(operations, model, window)
+        assert isinstance(base, int)
+        return _judge(taken, base, amount, model).status is Status.FAIL
 
     ends = sorted({o.complete_ns for o in operations if o.type is not EventType.INFO})
-    window = _cut(operations, model, None, ends[-1])
-    low, high = 0, len(ends) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if wrong(_cut(operations, model, None, ends[middle])):
-            high = middle
-        else:
-            low = middle + 1
-    window = _cut(operations, model, None, ends[high])
-    begins = sorted({o.invoke_ns for o in operations if o.invoke_ns <= ends[high]})
-    low, high = -1, len(begins) - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        later = _cut(operations, model, begins[middle], window.horizon_ns)
-        if wrong(later):
-            low, window = middle, later
-        else:
-            high = middle - 1
-    return _without_reads(window, operations, model, wrong)
-
-
-def _cut(
-    operations: Sequence[Operation], model: Counter, from_ns: int | None, horizon_ns: int | None
-) -> Window:
-    """Return the window between two times with everything that counts in it."""
-    assert horizon_ns is not None
-    begin = -1 if from_ns is None else from_ns
-    inside = [
-        o.index
-        for o in operations
-        if o.invoke_ns <= horizon_ns
-        and o.complete_ns >= begin
-        and (model.has_effect(o) or (o.invoke_ns >= begin and o.complete_ns <= horizon_ns))
-    ]
-    return Window(tuple(inside), from_ns, horizon_ns)
-
-
-def _without_reads(
-    window: Window, operations: Sequence[Operation], model: Counter, wrong: object
-) -> Window:
-    """Leave out the reads, in halves, that are not needed for the contradiction."""
-    assert callable(wrong)
-    inside = set(window.operations)
-    reads = [o.index for o in operations if o.index in inside and not model.has_effect(o)]
-    size = max(1, len(reads) // 2)
-    while reads:
-        start = 0
-        while start < len(reads):
-            gone = set(reads[start : start + size])
-            kept = tuple(i for i in window.operations if i not in gone)
-            smaller = replace(window, operations=kept)
-            if wrong(smaller):
-                window = smaller
-                reads = [i for i in reads if i not in gone]
-            else:
-                start += size
-        if size == 1:
-            break
-        size //= 2
-    return window
+    until = [prefix_window(operations, model, end) for end in ends]
+    first = bisect_left(until, 1, hi=len(until) - 1, key=wrong)  # 1: wrong, as all later ones
+    return shrink(operations, model, until[first], wrong)

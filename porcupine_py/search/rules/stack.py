@@ -35,12 +35,13 @@ from porcupine_py.search.outcome import Outcome
 from porcupine_py.search.rules.ladder import pass_outcome
 from porcupine_py.search.rules.pairs import Contents, Item, contents
 from porcupine_py.search.rules.queue import empty_moments
+from porcupine_py.search.window import fewest
 from porcupine_py.values import show
 
 _PAIRS_MAX = 40
 """Values among which a pair is looked for that says all."""
 _SHRINK_MAX = 400
-"""Values beyond which a contradiction is not made smaller one by one."""
+"""Tries to make a contradiction smaller."""
 
 
 def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
@@ -62,20 +63,7 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
 
 def _no_bottom(found: Contents, items: list[Item]) -> Outcome | None:
     """Make the contradiction small: leave out values while it remains one."""
-    size = max(1, len(items) // 2)
-    budget = _SHRINK_MAX
-    while budget > 0:
-        start = 0
-        while start < len(items) and budget > 0:
-            budget -= 1
-            fewer = items[:start] + items[start + size :]
-            if isinstance(_word(fewer), frozenset):
-                items = fewer
-            else:
-                start += size
-        if size == 1:
-            break
-        size //= 2
+    items = [*fewest(items, lambda some: isinstance(_word(some), frozenset), _SHRINK_MAX)]
     if not found.stands(items):
         return None
     names = ", ".join(show(item.value) for item in items[:6])
