@@ -32,7 +32,7 @@ from porcupine_py.search.encoding import Encoded, encodable, encode
 from porcupine_py.search.outcome import Budget, Cancelled, Outcome, never
 from porcupine_py.search.race import race
 from porcupine_py.search.replay import verify_orders
-from porcupine_py.search.rules.arrays import array_rule_for
+from porcupine_py.search.rules import RULES
 
 _STEPS_EACH = 8
 """Steps for each operation of a key, before it counts as hard."""
@@ -154,10 +154,10 @@ def _find_order(
     part: Columns, model: Model, algorithm: str | None, *, certificates: bool
 ) -> CheckResult | None:
     """Return PASS where a rule in columns finds an order that is accepted, else None."""
-    rule = array_rule_for(model)
+    rule = RULES.get(type(model))
     if rule is None or algorithm not in (None, rule.name) or len(part) < _ARRAYS_MIN:
         return None
-    order = rule.arrange(part)
+    order = None if rule.arrange is None else rule.arrange(part)
     if order is None:
         return None
     try:

@@ -54,7 +54,7 @@ def dispatch(
         if found is not None:
             return found
     for rule in rules_for(model):
-        outcome = rule(kept, model) if algorithm in (None, rule.name) else None
+        outcome = rule.judge(kept, model) if algorithm in (None, rule.name) else None
         if outcome is not None:
             return rule.name, outcome
     if algorithm is not None and algorithm not in SEARCHES:

@@ -11,12 +11,32 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from porcupine_py.models.base import Model
+from porcupine_py.columns import Columns, Int64s
+from porcupine_py.models import (
+    Counter,
+    GrowingSet,
+    ListAppend,
+    Log,
+    Model,
+    ProducerIds,
+    Queue,
+    Stack,
+    UniqueIds,
+)
 from porcupine_py.operations import Operation
 from porcupine_py.search.outcome import Outcome
-from porcupine_py.search.rules import counter, ids, lists, log, offsets, queue, sets, stack
-
-RuleFunction = Callable[[Sequence[Operation], Model], Outcome | None]
+from porcupine_py.search.rules import (
+    arrays,
+    counter,
+    ids,
+    lists,
+    log,
+    offsets,
+    queue,
+    sets,
+    stack,
+)
+from porcupine_py.search.rules.arrays import collections, containers
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,32 +44,31 @@ class Rule:
     """A rule under the name by which it is printed and asked for."""
 
     name: str
-    function: RuleFunction
-
-    def __call__(self, operations: Sequence[Operation], model: Model) -> Outcome | None:
-        """Judge, or return None."""
-        return self.function(operations, model)
+    judge: Callable[[Sequence[Operation], Model], Outcome | None]
+    arrange: Callable[[Columns], Int64s | None] | None = None
+    """Finds rows of one key in an order (`rules.arrays`)."""
 
 
-RULES: dict[str, tuple[Rule, ...]] = {
-    "list-append": (Rule("prefixes", lists.judge),),
-    "set": (Rule("inclusion", sets.judge),),
-    "counter": (Rule("counting", counter.judge),),
-    "unique-ids": (Rule("uniqueness", ids.judge_unique),),
-    "producer-ids": (Rule("blocks", ids.judge_blocks),),
-    "queue": (Rule("fifo", queue.judge),),
-    "stack": (Rule("lifo", stack.judge),),
-    "log": (Rule("log-order", log.judge),),
+RULES: dict[type[Model], Rule] = {
+    ListAppend: Rule("prefixes", lists.judge, collections.arrange_list),
+    GrowingSet: Rule("inclusion", sets.judge, collections.arrange_set),
+    Counter: Rule("counting", counter.judge, arrays.arrange_counter),
+    UniqueIds: Rule("uniqueness", ids.judge_unique, arrays.arrange_ids),
+    ProducerIds: Rule("blocks", ids.judge_blocks),
+    Queue: Rule("fifo", queue.judge, containers.arrange_queue),
+    Stack: Rule("lifo", stack.judge, containers.arrange_stack),
+    Log: Rule("log-order", log.judge, arrays.arrange_log),
 }
-"""Model name -> rules, the cheapest first."""
+"""A subclass may mean anything, so it has none of these."""
 
 OFFSETS = Rule("offsets", offsets.judge)
 """For every model: PASS when the order of the servers' offsets explains everything, else None."""
 
-RULE_NAMES = tuple(dict.fromkeys(r.name for rules in (*RULES.values(), (OFFSETS,)) for r in rules))
+RULE_NAMES = tuple(rule.name for rule in (*RULES.values(), OFFSETS))
 """By which a rule can be asked for."""
 
 
 def rules_for(model: Model) -> tuple[Rule, ...]:
     """Return the rules to try for a model, in this order."""
-    return (*RULES.get(model.name, ()), OFFSETS)
+    own = RULES.get(type(model))
+    return (OFFSETS,) if own is None else (own, OFFSETS)

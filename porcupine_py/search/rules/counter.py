@@ -40,8 +40,7 @@ from porcupine_py.values import freeze
 
 def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     """Judge a counter with additions of one amount; None otherwise."""
-    if type(model) is not Counter:
-        return None
+    assert isinstance(model, Counter)
     amounts = {model.amount(o) for o in operations if o.f != "read"} - {0}
     if len(amounts) > 1 or min(amounts, default=1) < 0:
         return None

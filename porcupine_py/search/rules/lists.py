@@ -22,7 +22,6 @@ from itertools import pairwise
 
 from porcupine_py.models.base import Model
 from porcupine_py.models.collections import read_in_order
-from porcupine_py.models.lists import ListAppend
 from porcupine_py.operations import EventType, Operation
 from porcupine_py.search.outcome import Outcome
 from porcupine_py.search.rules.ladder import (
@@ -42,7 +41,8 @@ Appends = dict[Hashable, Operation]
 def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     """Judge a list of unique appended elements; None otherwise."""
     appends = inserted_once(operations, "append")
-    if type(model) is not ListAppend or appends is None:
+    del model  # it has no options
+    if appends is None:
         return None
     reads = [(o, [freeze(e) for e in read_in_order(o)]) for o in operations if o.f == "read"]
     reads.sort(key=lambda read: len(read[1]))

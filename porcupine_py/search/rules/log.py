@@ -245,7 +245,8 @@ def _order(
 
 def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     """Judge a log of unique values; None otherwise."""
-    if type(model) is not Log or any(o.f not in ("append", "read", "read-all") for o in operations):
+    assert isinstance(model, Log)
+    if any(o.f not in ("append", "read", "read-all") for o in operations):
         return None
     appends = [o for o in operations if o.f == "append"]
     reads = [o for o in operations if o.f != "append"]

@@ -39,8 +39,7 @@ from porcupine_py.values import show
 
 def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     """Judge a queue of unique values; None otherwise."""
-    if type(model) is not Queue:
-        return None
+    assert isinstance(model, Queue)
     found = contents(operations, model.into, model.out_of)
     if found is None or isinstance(found, Outcome):
         return found

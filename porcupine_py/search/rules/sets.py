@@ -20,7 +20,7 @@ from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
 from porcupine_py.models.base import Model
-from porcupine_py.models.collections import GrowingSet, read_list
+from porcupine_py.models.collections import read_list
 from porcupine_py.operations import EventType, Operation
 from porcupine_py.search.outcome import Outcome
 from porcupine_py.search.rules.ladder import (
@@ -41,7 +41,8 @@ Read = tuple[Operation, frozenset[Hashable]]
 def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     """Judge a set of elements added once each; None otherwise."""
     adds = inserted_once(operations, "add")
-    if type(model) is not GrowingSet or adds is None:
+    del model  # it has no options
+    if adds is None:
         return None
     reads: list[Read] = []
     for operation in operations:

@@ -46,8 +46,7 @@ _SHRINK_MAX = 400
 
 def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     """Judge a stack of unique values; None otherwise."""
-    if type(model) is not Stack:
-        return None
+    assert isinstance(model, Stack)
     found = contents(operations, model.into, model.out_of)
     if found is None or isinstance(found, Outcome):
         return found

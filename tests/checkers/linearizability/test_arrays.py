@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from checkers import Status, check
-from checkers.linearizability import columnar
 from checkers.linearizability.columnar import judge_columns
 from checkers.verdict import CheckResult
 from porcupine_py.columns import from_operations
@@ -15,7 +14,6 @@ from porcupine_py.models import Stack, model_named, relevant
 from porcupine_py.search import certificate, replay, replay_types
 from porcupine_py.search.certificate import RefusedError, verify_order
 from porcupine_py.search.rules import RULES
-from porcupine_py.search.rules.arrays import array_rule_for
 from tests.checkers.histories import FAIL, INFO, op
 from tests.checkers.invariants.more_worlds import RULED
 from tests.checkers.linearizability.oracle import is_linearizable
@@ -28,8 +26,7 @@ TYPES = [name for name in RULED if name != "producer-ids"]
 def arranged(operations, name):
     """The order that the rule in columns finds and its verifier accepts, as indexes; else None."""
     columns = from_operations(operations)
-    rule = array_rule_for(model_named(name))
-    order = rule.arrange(columns)
+    order = RULES[type(model_named(name))].arrange(columns)
     if order is None:
         return None
     try:
@@ -49,7 +46,7 @@ def compared(rnd, kind):
     if order is not None:
         assert truth, (operations, order)
         certificate.verify_order(operations, model, order)
-    plain = RULES[name][0](relevant(operations, model), model)
+    plain = RULES[type(model)].judge(relevant(operations, model), model)
     if plain is not None and plain.status is Status.PASS:
         assert order is not None, "the plain rule finds an order"
     return truth, order is not None
@@ -221,7 +218,7 @@ def test_long_histories_are_judged_in_columns_and_spoiled_ones_by_objects(name):
 def test_an_order_that_a_verifier_refuses_is_never_a_verdict(monkeypatch):
     operations = [op(i, "add", (i, i), input=1) for i in range(300)]
     operations.append(op(300, "read", (400, 401), output=299))
-    real = columnar.array_rule_for(model_named("counter"))
+    real = RULES[type(model_named("counter"))]
     monkeypatch.setattr(
         type(real), "arrange", property(lambda self: lambda columns: np.arange(len(columns)))
     )

@@ -9,31 +9,15 @@ library.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 
 from porcupine_py.columns import FAIL, OK, Columns, Int64s
 from porcupine_py.kernels import load
-from porcupine_py.models import Counter, GrowingSet, ListAppend, Log, Model, Queue, Stack, UniqueIds
 from porcupine_py.search.decoded import amounts, append_offsets, decode, integers, starts
-from porcupine_py.search.rules.arrays import collections, containers
 from porcupine_py.search.rules.log import LogColumns, judge_columns
 
-Arrange = Callable[[Columns], Int64s | None]
 
-
-@dataclass(frozen=True, slots=True)
-class ArrayRule:
-    """A rule under the name of the plain one."""
-
-    name: str
-    arrange: Arrange
-    """Rows of one key in an order, or None."""
-
-
-def _arrange_counter(columns: Columns) -> Int64s | None:
+def arrange_counter(columns: Columns) -> Int64s | None:
     """Find an order of a counter to which one amount is added again and again. O(n log n)."""
     kernels = load()
     reading = columns.f == columns.function("read")
@@ -68,12 +52,12 @@ def _arrange_counter(columns: Columns) -> Int64s | None:
     return np.concatenate([result, adds[behind]])
 
 
-def _arrange_ids(columns: Columns) -> Int64s | None:
+def arrange_ids(columns: Columns) -> Int64s | None:
     """Return the operations that got an identifier, in order of invocation. O(n)."""
     return np.flatnonzero(columns.type == OK)
 
 
-def _arrange_log(columns: Columns) -> Int64s | None:
+def arrange_log(columns: Columns) -> Int64s | None:
     """Find an order of a log of unique values. O(n log n)."""
     seen = decode(columns, "append", "read", "read-all", records=True)
     if seen is None or np.any(seen.source < 0):
@@ -98,19 +82,3 @@ def _arrange_log(columns: Columns) -> Int64s | None:
     if verdict is None or verdict.order is None:
         return None
     return np.concatenate([seen.made, seen.reads])[verdict.order]
-
-
-_RULES: dict[type[Model], ArrayRule] = {
-    ListAppend: ArrayRule("prefixes", collections.arrange_list),
-    GrowingSet: ArrayRule("inclusion", collections.arrange_set),
-    Counter: ArrayRule("counting", _arrange_counter),
-    UniqueIds: ArrayRule("uniqueness", _arrange_ids),
-    Queue: ArrayRule("fifo", containers.arrange_queue),
-    Stack: ArrayRule("lifo", containers.arrange_stack),
-    Log: ArrayRule("log-order", _arrange_log),
-}
-
-
-def array_rule_for(model: Model) -> ArrayRule | None:
-    """Return the rule in columns for a model; a subclass may mean anything, so it has none."""
-    return _RULES.get(type(model))
