@@ -22,27 +22,18 @@ thrown away; as in operations.h."""
 class Run(Protocol):
     """One search over one key."""
 
-    algorithm: str
-    status: int
-    blocked_state: int | None
-    """State of the furthest order, where the search knows it."""
-
     @property
     def explored(self) -> int:
         """Configurations entered."""
-        ...
 
     def advance(self, steps: int, bytes_max: int) -> int:
         """Go on; returns the status."""
-        ...
 
     def order(self) -> Int64s:
         """Return positions in the order found; only after FOUND."""
-        ...
 
     def blocked_position(self) -> int:
         """Return the position of the operation at which the furthest order ends, -1: none yet."""
-        ...
 
 
 class _Encoded:
@@ -116,8 +107,6 @@ class _Search:
 class WglRun:
     """wgl.c on one key, from one state after another."""
 
-    algorithm = "wgl"
-
     def __init__(self, kernels: Kernels, encoded: Encoded, states: Sequence[int]) -> None:
         self._kernels = kernels
         self._history = _Encoded(encoded)
@@ -125,15 +114,11 @@ class WglRun:
         self._furthest = -1
         self._blocked = -1
         self._explored_before = self._explored_now = self._depth = 0
-        self.blocked_state: int | None = None
-        self.status = NONE
         self._next_state()
 
     def _next_state(self) -> None:
-        if self._states:
-            pointers = self._history.pointer, self._history.viable
-            self._search = _Search(self._kernels, "wgl", *pointers, self._states.pop(0))
-            self.status = RUNNING
+        pointers = self._history.pointer, self._history.viable
+        self._search = _Search(self._kernels, "wgl", *pointers, self._states.pop(0))
 
     @property
     def explored(self) -> int:
@@ -141,15 +126,16 @@ class WglRun:
 
     def advance(self, steps: int, bytes_max: int) -> int:
         """Go on; a search that found nothing goes on from the next state, if there is one."""
-        self.status = self._search.run(steps, bytes_max)
-        self._depth, furthest, blocked, state, self._explored_now = self._search.report(5)
+        status = self._search.run(steps, bytes_max)
+        self._depth, furthest, blocked, _, self._explored_now = self._search.report(5)
         if furthest > self._furthest:
-            self._furthest, self._blocked, self.blocked_state = furthest, blocked, state
-        if self.status == NONE and self._states:
+            self._furthest, self._blocked = furthest, blocked
+        if status == NONE and self._states:
             self._explored_before += self._explored_now
             self._explored_now = 0
             self._next_state()
-        return self.status
+            return RUNNING
+        return status
 
     def order(self) -> Int64s:
         """Return positions in the order found."""
@@ -163,8 +149,6 @@ class WglRun:
 class FrontierRun:
     """frontier.c on one key of a register or compare-and-set register."""
 
-    algorithm = "frontier"
-
     def __init__(
         self,
         kernels: Kernels,
@@ -175,9 +159,7 @@ class FrontierRun:
     ) -> None:
         e = encoded
         assert APPEND not in e.code, "the frontier knows no appends"
-        self.width_max = width_max
-        self.blocked_state: int | None = None
-        self.status = RUNNING
+        self._width_max = width_max
         known, codes = np.unique(np.concatenate([states, e.a, e.b]), return_inverse=True)
         at = len(states)
         a, b = codes[at : at + len(e.a)], codes[at + len(e.a) :]
@@ -193,8 +175,7 @@ class FrontierRun:
 
     def advance(self, steps: int, bytes_max: int) -> int:
         """Go on for about `steps` configurations."""
-        self.status = self._search.run(self.width_max, steps, bytes_max)
-        return self.status
+        return self._search.run(self._width_max, steps, bytes_max)
 
     def order(self) -> Int64s:
         """Return positions in the order found; from the first of the initial states only.

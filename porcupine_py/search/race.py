@@ -53,7 +53,6 @@ class Raced:
     """Positions in the `Encoded`; on PASS."""
     blocked: int
     """Position of the operation at which the furthest order ended; -1: none was met."""
-    blocked_state: int | None
     explored: int
     exceeded: str | None = None
     """Which bound was met; on UNKNOWN."""
@@ -171,7 +170,6 @@ def _race_result(
         run.blocked_position()
         if run is not None and status is Status.FAIL
         else winner.blocked_position(),
-        run.blocked_state if run is not None else None,
         sum(runner.explored for runner in everyone),
         exceeded,
     )
