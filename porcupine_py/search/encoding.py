@@ -13,7 +13,7 @@ explain nothing: a cas [a, a]; a write or cas of a value that no read and no cas
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,39 +55,20 @@ class Encoded:
     def part(self, k: int) -> Encoded:
         """Return one group as a history of its own."""
         low, high = int(self.bounds[k]), int(self.bounds[k + 1])
-        cut = slice(low, high)
-        return Encoded(
-            self.rows[cut],
-            np.array([0, high - low], np.int64),
-            self.code[cut],
-            self.a[cut],
-            self.b[cut],
-            self.info[cut],
-            self.invoke_ns[cut],
-            self.complete_ns[cut],
-            self.initial,
-            self.viable,
-        )
+        return self._take(slice(low, high), np.array([0, high - low], np.int64))
 
     def select(self, keys: Int64s) -> Encoded:
         """Return some groups, in their order."""
         sizes = np.diff(self.bounds)
         wanted = np.zeros(len(sizes), np.bool_)
         wanted[keys] = True
-        kept = np.repeat(wanted, sizes)
         bounds = np.concatenate([[0], np.cumsum(sizes[wanted])]).astype(np.int64)
-        return Encoded(
-            self.rows[kept],
-            bounds,
-            self.code[kept],
-            self.a[kept],
-            self.b[kept],
-            self.info[kept],
-            self.invoke_ns[kept],
-            self.complete_ns[kept],
-            self.initial,
-            self.viable,
-        )
+        return self._take(np.repeat(wanted, sizes), bounds)
+
+    def _take(self, places: slice | Bools, bounds: Int64s) -> Encoded:
+        names = ("rows", "code", "a", "b", "info", "invoke_ns", "complete_ns")
+        arrays = {name: getattr(self, name)[places] for name in names}
+        return replace(self, bounds=bounds, **arrays)
 
 
 def encodable(model: Model) -> bool:
