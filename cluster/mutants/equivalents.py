@@ -55,7 +55,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:log.storage.recovery:_pairs:connector:0": (
         "the text of an error, by which nothing is judged"
     ),
-    "X:controller.topics.topic_creation:TopicError.__init__:left-out:0": (
+    "X:controller.metadata.result:ItemError.__init__:left-out:0": (
         "an answer has its text from `api_error`"
     ),
     "X:controller.core.appending:Appender.append:number:0": (

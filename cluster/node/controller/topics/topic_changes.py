@@ -16,7 +16,6 @@ from cluster.node.controller.metadata.state import MetadataState, TopicImage
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.topic import RemoveTopicRecord
 from cluster.node.controller.topics.topic_creation import (
-    TopicError,
     check_count,
     check_manual_placements,
     check_named_once,
@@ -46,7 +45,7 @@ def delete_topics(
         name, topic_id = item.name, item.topic_id
         try:
             topic = _topic_to_delete(item, names, ids, state)
-        except TopicError as refusal:
+        except ItemError as refusal:
             error = refusal.api_error
         else:
             error = NO_ERROR
@@ -81,20 +80,20 @@ def _topic_to_delete(
     elif item.name is None and item.topic_id is None:
         message = "Neither topic name nor id were specified."
     if message is not None:
-        raise TopicError(ErrorCode.invalid_request, message)
+        raise ItemError(ErrorCode.invalid_request, message)
     if item.topic_id is not None:
         topic = state.topics.get(item.topic_id)
         if topic is None:
-            raise TopicError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
+            raise ItemError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
         return topic
     assert item.name is not None
     topic = state.topic_by_name(item.name)
     if topic is None:
-        raise TopicError(
+        raise ItemError(
             ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
         )
     if topic.id in ids:
-        raise TopicError(
+        raise ItemError(
             ErrorCode.invalid_request,
             "The provided topic name maps to an ID that was already supplied.",
         )
@@ -116,7 +115,7 @@ def create_partitions(
         try:
             check_named_once(counts, name)
             records += _partitions(item, state, cluster, random)
-        except (TopicError, ItemError) as refusal:
+        except ItemError as refusal:
             error = refusal.api_error
         check_count(len(records))
         results.append(_result(name, error))
@@ -139,19 +138,19 @@ def _partitions(
 ) -> list[MetadataRecord]:
     topic = state.topic_by_name(item.name)
     if topic is None:
-        raise TopicError(
+        raise ItemError(
             ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
         )
     additional = item.count - topic.partition_count
     if additional == 0:
         message = f"Topic already has {topic.partition_count} partition(s)."
-        raise TopicError(ErrorCode.invalid_partitions, message)
+        raise ItemError(ErrorCode.invalid_partitions, message)
     if additional < 0:
         message = (
             f"The topic {item.name} currently has {topic.partition_count} partition(s); "
             f"{item.count} would not be an increase."
         )
-        raise TopicError(ErrorCode.invalid_partitions, message)
+        raise ItemError(ErrorCode.invalid_partitions, message)
     check_count(additional)
     factor = len(state.partition(topic.id, 0).replicas)
     if item.assignments is None:
@@ -162,7 +161,7 @@ def _partitions(
                 f"Attempted to add {additional} additional partition(s), but only "
                 f"{len(item.assignments)} assignment(s) were specified."
             )
-            raise TopicError(ErrorCode.invalid_replica_assignment, message)
+            raise ItemError(ErrorCode.invalid_replica_assignment, message)
         placements = [tuple(map(int, chosen.broker_ids)) for chosen in item.assignments]
         check_manual_placements(placements, factor, state, cluster)
     return partition_records(topic.id, placements, state, topic.partition_count)

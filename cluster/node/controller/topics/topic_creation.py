@@ -32,14 +32,6 @@ from cluster.node.protocol import messages
 from cluster.node.protocol.messages import TopicName, i16, i32
 
 
-class TopicError(Exception):
-    """One topic of a request is refused."""
-
-    def __init__(self, error: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.api_error = ApiError(error, message)
-
-
 def create_topics(
     request: messages.CreateTopicsRequest,
     state: MetadataState,
@@ -57,7 +49,7 @@ def create_topics(
             _check_name(name, state, similar_in_request)
             configs = _configs(topic)
             placements = _placements(topic, state, cluster, random)
-        except (TopicError, ItemError) as refusal:
+        except ItemError as refusal:
             results.append(_refusal(name, refusal.api_error))
             continue
         similar_in_request[similar_name(name)] = name
@@ -83,25 +75,25 @@ def check_count(count: int) -> None:
 
 
 def check_named_once(counts: Mapping[TopicName, int], name: TopicName) -> None:
-    """Refuse a name that one request has several times. Raises TopicError."""
+    """Refuse a name that one request has several times. Raises ItemError."""
     if counts[name] > 1:
-        raise TopicError(ErrorCode.invalid_request, "Duplicate topic name.")
+        raise ItemError(ErrorCode.invalid_request, "Duplicate topic name.")
 
 
 def _check_name(name: str, state: MetadataState, similar_in_request: dict[str, str]) -> None:
     reason = invalid_name_reason(name)
     if reason is not None:
-        raise TopicError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {reason}")
+        raise ItemError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {reason}")
     if name == METADATA_TOPIC:
         message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
-        raise TopicError(ErrorCode.invalid_request, message)
+        raise ItemError(ErrorCode.invalid_request, message)
     if state.topic_names.get(name) is not None:
-        raise TopicError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+        raise ItemError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
     similar = similar_name(name)
     other = state.similar_names.get(similar) or similar_in_request.get(similar)
     if other is not None:
         message = f"Topic '{name}' collides with existing topic: {other}"
-        raise TopicError(ErrorCode.invalid_topic_exception, message)
+        raise ItemError(ErrorCode.invalid_topic_exception, message)
 
 
 def _placements(
@@ -110,12 +102,12 @@ def _placements(
     if topic.assignments:
         return _manual_placements(topic, state, cluster)
     if topic.replication_factor == 0 or topic.replication_factor < -1:
-        raise TopicError(
+        raise ItemError(
             ErrorCode.invalid_replication_factor,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     if topic.num_partitions == 0 or topic.num_partitions < -1:
-        raise TopicError(
+        raise ItemError(
             ErrorCode.invalid_partitions,
             "Number of partitions was set to an invalid non-positive value.",
         )
@@ -132,7 +124,7 @@ def _placements(
 def new_placements(
     count: int, factor: int, state: MetadataState, cluster: ClusterInfo, random: Random
 ) -> list[tuple[int, ...]]:
-    """Return replicas for `count` partitions. Raises TopicError when there are too few brokers."""
+    """Return replicas for `count` partitions. Raises ItemError when there are too few brokers."""
     brokers = _usable_brokers(state, cluster)
     problem = None
     if all(broker.fenced for broker in brokers):
@@ -144,7 +136,7 @@ def new_placements(
         )
     if problem is not None:
         message = f"Unable to replicate the partition {factor} time(s): {problem}"
-        raise TopicError(ErrorCode.invalid_replication_factor, message)
+        raise ItemError(ErrorCode.invalid_replication_factor, message)
     return place_replicas(random, brokers, count, factor)
 
 
@@ -166,12 +158,12 @@ def _manual_placements(
         message = (
             "A manual partition assignment was specified, but replication factor was not set to -1."
         )
-        raise TopicError(ErrorCode.invalid_request, message)
+        raise ItemError(ErrorCode.invalid_request, message)
     if topic.num_partitions != -1:
         message = (
             "A manual partition assignment was specified, but numPartitions was not set to -1."
         )
-        raise TopicError(ErrorCode.invalid_request, message)
+        raise ItemError(ErrorCode.invalid_request, message)
     by_index: dict[int, messages.CreatableReplicaAssignment] = {}
     for assignment in topic.assignments:
         if assignment.partition_index in by_index:
@@ -179,10 +171,10 @@ def _manual_placements(
                 "Found multiple manual partition assignments for partition "
                 f"{assignment.partition_index}"
             )
-            raise TopicError(ErrorCode.invalid_replica_assignment, message)
+            raise ItemError(ErrorCode.invalid_replica_assignment, message)
         by_index[assignment.partition_index] = assignment
     if sorted(by_index) != list(range(len(by_index))):
-        raise TopicError(
+        raise ItemError(
             ErrorCode.invalid_replica_assignment,
             "partitions should be a consecutive 0-based integer sequence",
         )
@@ -194,7 +186,7 @@ def _manual_placements(
 def check_manual_placements(
     placements: Sequence[tuple[int, ...]], factor: int, state: MetadataState, cluster: ClusterInfo
 ) -> None:
-    """Check replicas that the client chose. Raises TopicError, ItemError."""
+    """Check replicas that the client chose. Raises ItemError."""
     for replicas in placements:
         check_replicas(replicas, state, cluster)
         message = None
@@ -210,7 +202,7 @@ def check_manual_placements(
                 "controlled shutdown."
             )
         if message is not None:
-            raise TopicError(ErrorCode.invalid_replica_assignment, message)
+            raise ItemError(ErrorCode.invalid_replica_assignment, message)
 
 
 def in_sync_at_first(state: MetadataState, replicas: tuple[int, ...]) -> tuple[int, ...]:
@@ -221,12 +213,12 @@ def in_sync_at_first(state: MetadataState, replicas: tuple[int, ...]) -> tuple[i
 
 
 def _configs(topic: messages.CreatableTopic) -> dict[str, str]:
-    """Return what a topic is created with. Raises TopicError, ItemError."""
+    """Return what a topic is created with. Raises ItemError."""
     configs = {config.name: config.value for config in topic.configs}
     missing = [name for name, value in configs.items() if value is None]
     if missing:
         message = f"Null value not supported for topic configs: {','.join(missing)}"
-        raise TopicError(ErrorCode.invalid_config, message)
+        raise ItemError(ErrorCode.invalid_config, message)
     given = {name: value for name, value in configs.items() if value is not None}
     check_lengths(given)
     validate_topic(given)
