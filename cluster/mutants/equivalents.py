@@ -64,7 +64,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:broker.replication.replica_manager:ReplicaManager._start_moved:always:0": (
         "nobody waits for, fetches or moves what is no replica"
     ),
-    "X:broker.replication.leader_offsets:LeaderOffsets.ask:number:0": (
+    "X:broker.replication.replica:Replica._ask_offset:number:0": (
         "no leader looks at the isolation: none has open transactions"
     ),
     "X:kraft.quorum.quorum_state:QuorumState.to_follower:never:4": (

@@ -9,11 +9,12 @@ never committed (KAFKA-14704, E49).
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
+from cluster.node.broker.lifecycle.exchange import Exchange
 from cluster.node.broker.replication.isr_manager import Answer
-from cluster.node.broker.replication.leader_offsets import LeaderOffsets
 from cluster.node.broker.replication.log_agreement import agreed_end, append_copied
 from cluster.node.broker.replication.partition import IsrAnswer, Partition
 from cluster.node.broker.replication.replica_fetcher import FollowedPartition, Outcome
@@ -23,8 +24,18 @@ from cluster.node.log.data.data_config import AppendError, StorageError, Unexpec
 from cluster.node.log.data.data_log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, DataLog
 from cluster.node.log.storage.checkpoint import TopicPartition
 from cluster.node.ports import Clock, Endpoint, Network, Trace
-from cluster.node.protocol.data_messages import NO_EPOCH, FetchPartition, FetchResult
+from cluster.node.protocol.data_messages import (
+    NO_EPOCH,
+    FetchPartition,
+    FetchResult,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from cluster.node.protocol.messages import BrokerId, TopicName, i8, i32, i32Timedelta, i64
 
+_NO_WAIT: Final = i32Timedelta.parse(dt.timedelta(0))
 _WAITS_FOR_METADATA: Final = frozenset({ErrorCode.fenced_leader_epoch})
 
 
@@ -163,16 +174,6 @@ class Replica(FollowedPartition):
     def ask_offsets(self, leader: Endpoint, done: Callable[[Outcome], None]) -> None:
         """See `FollowedPartition`: the log ends above the leader's, or below its start."""
         epoch = self.partition.leader_epoch
-        offsets = LeaderOffsets(
-            self.partition.broker_id,
-            self.topic,
-            self.index,
-            epoch,
-            leader,
-            self._request_timeout_ms,
-            self._clock,
-            self._network,
-        )
 
         def is_over() -> bool:
             return not self.is_hosted or self.partition.leader_epoch != epoch
@@ -183,7 +184,7 @@ class Replica(FollowedPartition):
             elif leader_end < self.log.end_offset:
                 done(self._cut(leader_end))
             else:
-                offsets.ask(EARLIEST_TIMESTAMP, on_begin)
+                self._ask_offset(leader, EARLIEST_TIMESTAMP, on_begin)
 
         def on_begin(leader_start: int | None) -> None:
             if leader_start is None or is_over():
@@ -193,7 +194,37 @@ class Replica(FollowedPartition):
             else:
                 done(Outcome.GO_ON)
 
-        offsets.ask(LATEST_TIMESTAMP, on_end)
+        self._ask_offset(leader, LATEST_TIMESTAMP, on_end)
+
+    def _ask_offset(
+        self, leader: Endpoint, timestamp_ms: int, on_offset: Callable[[int | None], None]
+    ) -> None:
+        """Ask for one offset; None when there is no answer that names one."""
+        asked = ListOffsetsPartition(
+            partition_index=i32(self.index),
+            current_leader_epoch=i32(self.partition.leader_epoch),
+            timestamp=i64(timestamp_ms),
+        )
+        request = ListOffsetsRequest(
+            replica_id=BrokerId(self.partition.broker_id),
+            isolation_level=i8(0),
+            topics=(ListOffsetsTopic(name=TopicName(self.topic), partitions=(asked,)),),
+            timeout=_NO_WAIT,
+        )
+        timeout_ms = self._request_timeout_ms
+        Exchange(self._clock).begin(
+            timeout_ms,
+            lambda on_reply: self._network.request(leader, request, timeout_ms, on_reply),
+            lambda reply: on_offset(self._offset_in(reply)),
+        )
+
+    def _offset_in(self, reply: Any) -> int | None:
+        for topic in reply.topics if isinstance(reply, ListOffsetsResponse) else ():
+            for row in topic.partitions:
+                if (topic.name, row.partition_index) == (self.topic, self.index):
+                    known = row.error_code is ErrorCode.none and row.offset >= 0
+                    return int(row.offset) if known else None
+        return None
 
     def _cut(self, leader_end: int) -> Outcome:
         """The leader was elected although it lacks records that this replica has."""
