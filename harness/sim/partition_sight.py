@@ -287,7 +287,7 @@ def _common_end(partition: Partition, changed_ms: float | None) -> int:
     """
     if changed_ms is None or partition.change_in_flight or partition.is_under_min_isr:
         return partition.high_watermark
-    end, since_ms = partition.log.end_offset, changed_ms - partition.limits.replica_lag_time_max_ms
+    end, since_ms = partition.log.end_offset, changed_ms - partition.lag_time_max_ms
     waited_for = (
         follower.end_offset
         for follower in partition.followers.values()

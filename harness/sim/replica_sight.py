@@ -176,7 +176,7 @@ class ReplicaWatch:
                 continue
             kept = {int(member.broker_id) for member in item.new_isr_with_epochs}
             at = _id(process), replica.key, partition.leader_epoch
-            lag_max_ms = partition.limits.replica_lag_time_max_ms
+            lag_max_ms = partition.lag_time_max_ms
             ago_ms = {
                 member: now_ms - seen_ms
                 for member, seen_ms in self._caught_up_ms.get(at, {}).items()

@@ -16,8 +16,7 @@ from typing import Any, Final
 from cluster.node.broker.lifecycle.exchange import Exchange
 from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH
 from cluster.node.broker.replication.partition import IsrAnswer, IsrProposal
-from cluster.node.controller.metadata.registrations import has_online_replica, is_active
-from cluster.node.controller.metadata.state import MetadataState, PartitionKey
+from cluster.node.controller.metadata.state import PartitionKey
 from cluster.node.controller.partitions.partition_change import RECOVERED
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Channel, Clock, Failure, Timer
@@ -159,32 +158,3 @@ def _answer_of(item: messages.AlterPartitionResponsePartition) -> IsrAnswer | Er
         partition_epoch=int(item.partition_epoch),
         isr=tuple(map(int, item.isr)),
     )
-
-
-class ReplicaEligibility:
-    """Which replicas may be in sync, as far as the metadata say (isReplicaIsrEligible).
-
-    Beside Kafka's conditions (unfenced, not shutting down) a replica's log directory must not be
-    known to be offline: its broker goes on fetching other partitions and stays unfenced, so without
-    this a leader would wait with its high watermark for a replica that is out of reach, until that
-    has lagged for `replica.lag.time.max.ms`, and the next record comes.
-    """
-
-    def __init__(
-        self, broker_id: int, key: PartitionKey, state: Callable[[], MetadataState]
-    ) -> None:
-        self._broker_id = broker_id
-        self._key = key
-        self._state = state
-
-    def broker_epoch(self, broker_id: int) -> int | None:
-        state = self._state()
-        if not is_active(state, broker_id):
-            return None
-        partition = state.partitions.get(self._key)
-        is_other = broker_id != self._broker_id
-        if is_other and partition and not has_online_replica(state, partition, broker_id):
-            return None
-        broker = state.brokers.get(broker_id)
-        assert broker is not None
-        return broker.epoch

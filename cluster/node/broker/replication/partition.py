@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 from cluster.node.controller.metadata.state import PartitionRegistration
 from cluster.node.errors import ErrorCode
@@ -36,23 +36,6 @@ from cluster.values import valueclass
 
 UNKNOWN: Final = -1
 """An offset or a broker epoch of which nothing is known yet."""
-
-
-class Eligibility(Protocol):
-    """What the metadata say of other brokers."""
-
-    def broker_epoch(self, broker_id: int) -> int | None:
-        """Return the epoch of a broker that is registered, unfenced and not shutting down."""
-
-
-@valueclass
-class PartitionLimits:
-    """Kafka's properties of the same names."""
-
-    min_insync_replicas: int = 1
-    """min.insync.replicas of the topic"""
-    replica_lag_time_max_ms: float = 30_000.0
-    """replica.lag.time.max.ms"""
 
 
 @valueclass
@@ -184,18 +167,23 @@ class Partition:
         broker_id: int,
         log: DataLog,
         clock: Clock,
-        eligibility: Eligibility,
+        lag_time_max_ms: float,
+        eligible_epoch: Callable[[int], int | None],
         propose: Propose,
         on_progress: Callable[[], None],
         high_watermark: int = 0,
     ) -> None:
-        """`on_progress`: called when requests that wait for this partition may be done.
+        """`eligible_epoch`: of a broker that may be in sync as far as the metadata say, else None.
 
+        `on_progress`: called when requests that wait for this partition may be done.
         `high_watermark`: as of the checkpoint; what lies beyond the log does not count.
         """
         self.broker_id = broker_id
         self.log = log
-        self.limits = PartitionLimits()
+        self.lag_time_max_ms = lag_time_max_ms
+        """replica.lag.time.max.ms"""
+        self.min_insync_replicas = 1
+        """min.insync.replicas of the topic"""
         self.leader: int = UNKNOWN
         self.leader_epoch: int = UNKNOWN
         self.partition_epoch: int = UNKNOWN
@@ -207,7 +195,7 @@ class Partition:
         self.high_watermark = min(high_watermark, log.end_offset)
         self.followers: dict[int, Follower] = {}
         self._clock = clock
-        self._eligibility = eligibility
+        self._eligible_epoch = eligible_epoch
         self._propose = propose
         self._on_progress = on_progress
         self._pending: _Pending | None = None
@@ -285,7 +273,7 @@ class Partition:
     @property
     def least_in_sync(self) -> int:
         """min.insync.replicas, never more than there are replicas (KIP-966)."""
-        return min(self.limits.min_insync_replicas, max(len(self.replicas), 1))
+        return min(self.min_insync_replicas, max(len(self.replicas), 1))
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -324,7 +312,7 @@ class Partition:
         follower = self.followers.get(broker_id)
         if follower is None or not self.leads:
             raise StaleReplicaError(f"broker {broker_id} is no replica of it")
-        registered = self._eligibility.broker_epoch(broker_id)
+        registered = self._eligible_epoch(broker_id)
         latest = max(follower.broker_epoch, UNKNOWN if registered is None else registered)
         if UNKNOWN < broker_epoch < latest:
             raise StaleReplicaError(f"broker {broker_id} has been registered anew")
@@ -346,9 +334,7 @@ class Partition:
             follower.broker_id
             for follower in self.followers.values()
             if follower.broker_id in self.isr
-            and not follower.is_caught_up(
-                self.log.end_offset, now_ms, self.limits.replica_lag_time_max_ms
-            )
+            and not follower.is_caught_up(self.log.end_offset, now_ms, self.lag_time_max_ms)
         }
         if lagging:
             kept = tuple(member for member in self.isr if member not in lagging)
@@ -401,7 +387,7 @@ class Partition:
             self._submit(_Pending(isr, maximal=isr))
 
     def _may_join(self, follower: Follower) -> bool:
-        registered = self._eligibility.broker_epoch(follower.broker_id)
+        registered = self._eligible_epoch(follower.broker_id)
         return registered is not None and follower.broker_epoch in (UNKNOWN, registered)
 
     def _submit(self, pending: _Pending) -> None:
@@ -418,7 +404,7 @@ class Partition:
 
     def _epoch_of(self, member: int) -> int:
         if member == self.broker_id:
-            return self._eligibility.broker_epoch(member) or UNKNOWN
+            return self._eligible_epoch(member) or UNKNOWN
         return self.followers[member].broker_epoch
 
     def takes(self, answer: IsrAnswer) -> bool:
@@ -462,8 +448,8 @@ class Partition:
 
     def _is_joining(self, follower: Follower) -> bool:
         """Whether a follower outside the ISR is so close that it is waited for."""
-        now_ms, lag_max_ms = self._clock.monotonic_ms(), self.limits.replica_lag_time_max_ms
-        close = follower.is_caught_up(self.log.end_offset, now_ms, lag_max_ms)
+        now_ms = self._clock.monotonic_ms()
+        close = follower.is_caught_up(self.log.end_offset, now_ms, self.lag_time_max_ms)
         return close and self._may_join(follower)
 
 

@@ -20,14 +20,15 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar
 
 from cluster.node.broker.replication.alter_log_dirs import ReplicaAlterLogDirsManager
 from cluster.node.broker.replication.delayed import Purgatory
 from cluster.node.broker.replication.fetch_sessions import FetchSessions
 from cluster.node.broker.replication.fetcher_manager import ReplicaFetcherManager
-from cluster.node.broker.replication.isr_manager import IsrManager, ReplicaEligibility
-from cluster.node.broker.replication.partition import Partition, PartitionLimits
+from cluster.node.broker.replication.isr_manager import IsrManager
+from cluster.node.broker.replication.partition import Partition
 from cluster.node.broker.replication.replica import Replica
 from cluster.node.broker.replication.replica_config import ReplicaConfig, ReplicaSeams
 from cluster.node.broker.replication.topic_settings import TopicSettings
@@ -35,6 +36,7 @@ from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.delta import LocalReplicaChanges, MetadataDelta
 from cluster.node.controller.metadata.registrations import (
     broker_endpoint,
+    has_online_replica,
     is_active,
     replica_directory,
 )
@@ -290,13 +292,9 @@ class ReplicaManager:
             return
         for replica in self._replicas.values():
             if topics is None or replica.topic in topics:
-                self._set_limits(replica)
+                minimum = self.settings.min_insync_replicas(replica.topic)
+                replica.partition.min_insync_replicas = minimum
                 replica.log.config = self.settings.of_log(replica.topic)
-
-    def _set_limits(self, replica: Replica) -> None:
-        replica.partition.limits = PartitionLimits(
-            self.settings.min_insync_replicas(replica.topic), self.config.lag_time_max_ms
-        )
 
     def locate(self, key: PartitionKey) -> uuid.UUID | None:
         """Return the directory that the controller is to know of; None: there is no replica."""
@@ -339,13 +337,15 @@ class ReplicaManager:
             self.config.broker_id,
             log,
             self.clock,
-            ReplicaEligibility(self.config.broker_id, key, lambda: self.state),
+            self.config.lag_time_max_ms,
+            partial(self._eligible_epoch, key),
             lambda proposal, on_answer: self._isr.propose(
                 key, proposal, replica.hearing(on_answer)
             ),
             lambda: self._on_progress(replica),
             log.high_watermark,
         )
+        partition.min_insync_replicas = self.settings.min_insync_replicas(topic.name)
         replica = Replica(
             key,
             topic.name,
@@ -357,8 +357,25 @@ class ReplicaManager:
             self._seams.network,
             self._seams.trace,
         )
-        self._set_limits(replica)
         return replica
+
+    def _eligible_epoch(self, key: PartitionKey, broker_id: int) -> int | None:
+        """Return the epoch of a broker whose replica may be in sync (isReplicaIsrEligible).
+
+        Beside Kafka's conditions (unfenced, not shutting down) a replica's log directory must not
+        be known to be offline: its broker goes on fetching other partitions and stays unfenced, so
+        without this a leader would wait with its high watermark for a replica that is out of reach,
+        until that has lagged for `replica.lag.time.max.ms`, and the next record comes.
+        """
+        if not is_active(self.state, broker_id):
+            return None
+        partition = self.state.partitions.get(key)
+        is_other = broker_id != self.config.broker_id
+        if is_other and partition and not has_online_replica(self.state, partition, broker_id):
+            return None
+        broker = self.state.brokers.get(broker_id)
+        assert broker is not None
+        return broker.epoch
 
     def _lead(self, key: PartitionKey, registration: PartitionRegistration) -> None:
         replica = self._host(key, registration)

@@ -13,7 +13,6 @@ from cluster.node.broker.replication.partition import (
     FetchTimes,
     IsrAnswer,
     Partition,
-    PartitionLimits,
     StaleReplicaError,
 )
 from cluster.node.controller.metadata.state import PartitionRegistration
@@ -34,27 +33,21 @@ class Log:
         self.epochs.append((epoch, self.end_offset))
 
 
-class Brokers(dict):
-    """Id -> epoch of those that may be in sync."""
-
-    def broker_epoch(self, broker_id):
-        return self.get(broker_id)
-
-
 class Leader:
     """Broker 1 leads a partition of 1, 2 and 3."""
 
     def __init__(self, isr=(1, 2, 3), end_offset=0, min_isr=2):
         self.clock, self.log = FakeClock(), Log(end_offset)
-        self.brokers = Brokers({1: 11, 2: 12, 3: 13})
+        self.brokers = {1: 11, 2: 12, 3: 13}
+        """Id -> epoch of those that may be in sync."""
         self.proposals, self.progress = [], 0
         self.state = PartitionRegistration(
             replicas=(1, 2, 3), isr=isr, leader=1, leader_epoch=5, partition_epoch=7
         )
         self.partition = Partition(
-            1, self.log, self.clock, self.brokers, self.propose, self.progressed
+            1, self.log, self.clock, 1000.0, self.brokers.get, self.propose, self.progressed
         )
-        self.partition.limits = PartitionLimits(min_isr, 1000.0)
+        self.partition.min_insync_replicas = min_isr
         assert self.partition.make_leader(self.state)
 
     def propose(self, proposal, on_answer):
