@@ -39,9 +39,8 @@ class _Waiting:
 class Purgatory:
     """Operations by what they watch; those of one key are tried in the order in which they came."""
 
-    def __init__(self, clock: Clock, operations_max: int = OPERATIONS_MAX) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._max = operations_max
         self._watchers: dict[Hashable, dict[_Waiting, None]] = {}
         self._waiting: dict[_Waiting, None] = {}
         """The oldest comes first."""
@@ -61,7 +60,7 @@ class Purgatory:
         for key in keys:
             self._watchers.setdefault(key, {})[waiting] = None
         self._waiting[waiting] = None
-        if len(self._waiting) > self._max:
+        if len(self._waiting) > OPERATIONS_MAX:
             oldest = next(iter(self._waiting))
             oldest.timer.cancel()
             self._expire(oldest)

@@ -155,17 +155,9 @@ def _position_of(result: data_messages.FetchResult) -> _Seen:
 class FetchSessions:
     """The sessions of one broker."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        random: Random,
-        sessions_max: int = SESSIONS_MAX,
-        partitions_max: int = PARTITIONS_MAX,
-    ) -> None:
+    def __init__(self, clock: Clock, random: Random) -> None:
         self._clock = clock
         self._random = random
-        self._max = sessions_max
-        self._partitions_max = partitions_max
         self._sessions: dict[int, _Session] = {}
         """The one that was used longest ago comes first."""
         self._count = 0
@@ -199,7 +191,7 @@ class FetchSessions:
         for key in request.forgotten:
             self._forget(session, key)
         self._count += len(session.partitions) - before
-        if self._count > self._partitions_max:
+        if self._count > PARTITIONS_MAX:
             self._drop(session)
             return ErrorCode.fetch_session_id_not_found
         return Fetching(self, session, is_full=False, is_kept=True)
@@ -261,9 +253,9 @@ class FetchSessions:
     def _has_room(self, session: _Session) -> bool:
         """Whether a session can be kept, maybe in the place of others."""
         wanted = len(session.partitions)
-        if not 0 < wanted <= self._partitions_max:
+        if not 0 < wanted <= PARTITIONS_MAX:
             return False
-        while len(self._sessions) >= self._max or self._count + wanted > self._partitions_max:
+        while len(self._sessions) >= SESSIONS_MAX or self._count + wanted > PARTITIONS_MAX:
             if not self._evict(is_follower=session.is_follower):
                 return False
         return True

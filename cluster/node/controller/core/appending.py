@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Any
 
 from cluster.node.controller.core.event_queue import EventQueue
-from cluster.node.controller.core.pending import ControllerSettings
 from cluster.node.controller.metadata.feature_levels import metadata_version
 from cluster.node.controller.metadata.result import (
+    RECORDS_PER_BATCH_MAX,
     RECORDS_PER_PART,
     ControllerResult,
     PartlyAppendedError,
@@ -59,7 +59,6 @@ class Appender:
         clock: Clock,
         queue: EventQueue,
         speculative: SpeculativeState,
-        settings: ControllerSettings,
     ) -> None:
         self.last_offset = -1
         """Of what this node appended, or had replayed when its claim began."""
@@ -68,7 +67,6 @@ class Appender:
         self._clock = clock
         self._queue = queue
         self._speculative = speculative
-        self._settings = settings
 
     def begin(self, offset: int) -> None:
         """Begin a claim; `offset` ends the log."""
@@ -107,8 +105,8 @@ class Appender:
             record if isinstance(record, MetadataRecord) else record(offset)
             for offset, record in enumerate(records, first_offset)
         )
-        if len(made) > self._settings.max_records_per_batch:
-            message = f"{len(made)} records; at most {self._settings.max_records_per_batch} fit"
+        if len(made) > RECORDS_PER_BATCH_MAX:
+            message = f"{len(made)} records; at most {RECORDS_PER_BATCH_MAX} fit"
             raise RequestError(ErrorCode.policy_violation, message)
         level = metadata_version(self._speculative.state)
         try:

@@ -96,7 +96,7 @@ class QuorumController:
         )
         self.heartbeats = BrokerHeartbeatManager(clock, self._settings.broker_session_timeout_ms)
         self.periodic_tasks = PeriodicTasks(clock, self.heartbeats, self._append_internal_event)
-        self._appender = Appender(raft, clock, self._queue, self.speculative, self._settings)
+        self._appender = Appender(raft, clock, self._queue, self.speculative)
         self._deferred: deque[DeferredWrite] = deque()
         self._reads: list[WaitingRead] = []
         self._idle_timer: Timer | None = None
@@ -351,15 +351,6 @@ class QuorumController:
             self.cur_claim_epoch, records, lambda count, _last: done(count), fail
         )
 
-    def _append_unasked(self, records: tuple[MetadataRecord, ...]) -> bool:
-        """Append records that nobody waits for. False when leadership was given up over it."""
-        try:
-            self._appender.append_atomically(self.cur_claim_epoch, records)
-        except (NotLeaderError, RequestError):
-            self._resign()
-            return False
-        return True
-
     def _complete_deferred(self) -> None:
         """Answer all writes below the committed offset, in the order of the offsets."""
         while self._deferred and self.is_committed(self._deferred[0].last_offset):
@@ -472,6 +463,9 @@ class QuorumController:
         if not self.is_active:
             return
         due_ms = self._appender.last_append_ms + self._settings.max_idle_interval_ms
-        is_idle = self._clock.monotonic_ms() >= due_ms
-        if not is_idle or self._append_unasked((NoOpRecord(),)):
-            self._schedule_no_op()
+        try:
+            if self._clock.monotonic_ms() >= due_ms:
+                self._appender.append_atomically(self.cur_claim_epoch, (NoOpRecord(),))
+        except (NotLeaderError, RequestError):
+            self._resign()
+        self._schedule_no_op()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.node.controller.metadata.result import RECORDS_PER_BATCH_MAX, PendingReply
+from cluster.node.controller.metadata.result import PendingReply
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.ports import Clock, Timer
 from cluster.values import valueclass
@@ -18,7 +18,6 @@ class ControllerSettings:
 
     max_idle_interval_ms: float = 500
     """metadata.max.idle.interval.ms; 0 turns the NoOpRecord off."""
-    max_records_per_batch: int = RECORDS_PER_BATCH_MAX
     max_record_bytes_between_snapshots: int = 20 * 1024 * 1024
     """metadata.log.max.record.bytes.between.snapshots"""
     max_snapshot_interval_ms: float = 3_600_000

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Any
 
 from cluster.node.controller.metadata.state import (
     BrokerRegistration,
@@ -18,7 +17,7 @@ from cluster.node.controller.metadata.state import (
     PartitionKey,
     PartitionRegistration,
 )
-from cluster.node.controller.metadata.timeline import CommittedMap, MapDelta, take_deltas
+from cluster.node.controller.metadata.timeline import MapDelta, take_deltas
 from cluster.values import valueclass
 
 
@@ -31,19 +30,12 @@ class MetadataDelta:
     brokers: MapDelta[int, BrokerRegistration]
 
 
-class DeltaReading:
-    """Collects what changes in a committed state, map by map."""
+_MAPS = tuple(field.name for field in fields(MetadataDelta))
 
-    def __init__(self, state: MetadataState) -> None:
-        self._maps: list[CommittedMap[Any, Any]] = []
-        for field in fields(MetadataDelta):
-            published = getattr(state, field.name)
-            assert isinstance(published, CommittedMap), "only what is committed is published"
-            self._maps.append(published)
 
-    def take(self) -> MetadataDelta:
-        """Return what changed since the last call; the first time, all there is."""
-        return MetadataDelta(*take_deltas(self._maps))
+def take_delta(state: MetadataState) -> MetadataDelta:
+    """Return what changed in a committed state since the last call; at first, all there is."""
+    return MetadataDelta(*take_deltas([getattr(state, name) for name in _MAPS]))
 
 
 @valueclass

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from cluster.node.controller.metadata.delta import DeltaReading, MetadataDelta
+from cluster.node.controller.metadata.delta import MetadataDelta, take_delta
 from cluster.node.controller.metadata.image import MetadataImage
-from cluster.node.controller.metadata.image_writer import RECORDS_PER_SLICE, ImageReading
+from cluster.node.controller.metadata.image_writer import RECORDS_PER_SLICE
 from cluster.node.kraft.types import CommittedBatch
 from cluster.node.log.metadata.snapshot import Snapshot
 from cluster.node.ports import Clock
@@ -53,7 +53,6 @@ class MetadataLoader:
         """Whether the image has once been as new as the quorum's."""
         self._clock = clock
         self._reported_high_watermark = reported_high_watermark
-        self._changes = DeltaReading(image.state)
         self._publishers: list[MetadataPublisher] = []
         self._has_news = False
         """A batch was replayed since the last publication."""
@@ -84,17 +83,14 @@ class MetadataLoader:
 
         def step() -> None:
             if reading.read(RECORDS_PER_SLICE):
-                self._finish_load(snapshot, reading)
+                self.image.finish_load(snapshot, reading)
+                self._is_whole = True
+                self.maybe_publish()
                 done()
             else:
                 self._clock.call_later(0, lambda: in_event(step))
 
         step()
-
-    def _finish_load(self, snapshot: Snapshot, reading: ImageReading) -> None:
-        self.image.finish_load(snapshot, reading)
-        self._is_whole = True
-        self.maybe_publish()
 
     def maybe_publish(self) -> None:
         """Notify the publishers, if there is news and nothing forbids it."""
@@ -105,7 +101,7 @@ class MetadataLoader:
         is_whole, self._is_whole, self._has_news = self._is_whole, False, False
         self.is_published = True
         self.published_offset = self.image.offset
-        delta = self._changes.take()
+        delta = take_delta(self.image.state)
         for publisher in self._publishers:
             publisher.on_metadata_update(delta, self.image, is_whole=is_whole)
 

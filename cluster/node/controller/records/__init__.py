@@ -7,7 +7,6 @@ values and back.
 from cluster.node.controller.records.frame import (
     RECORD_TYPES,
     decode_record,
-    default_version,
     encode_record,
     record_to_json,
     record_version,
@@ -20,7 +19,6 @@ __all__ = [
     "MetadataRecord",
     "MetadataRecordError",
     "decode_record",
-    "default_version",
     "encode_record",
     "record_to_json",
     "record_version",

@@ -42,11 +42,6 @@ RECORD_TYPES: dict[int, type[MetadataRecord]] = {
 """Every record type that we know, by api key."""
 
 
-def default_version(record_type: type[MetadataRecord]) -> int:
-    """Return the version that the controller writes: metadata.version allows the highest."""
-    return record_type.max_version
-
-
 def record_version(record: MetadataRecord, metadata_version: int) -> int:
     """Return the version in which a record is written at a level from 4.0 to 4.3.
 
@@ -60,8 +55,11 @@ def record_version(record: MetadataRecord, metadata_version: int) -> int:
 
 
 def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
-    """Return a record's value. Raises MetadataRecordError when the version cannot hold it."""
-    return _encoded(record, default_version(type(record)) if version is None else version)
+    """Return a record's value, of the highest version if of none.
+
+    Raises MetadataRecordError when the version cannot hold it.
+    """
+    return _encoded(record, record.max_version if version is None else version)
 
 
 def _encode(record: MetadataRecord, version: int) -> bytes:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.node.broker.replication import delayed
 from cluster.node.broker.replication.delayed import Purgatory
 from tests.cluster.node.controller.fakes import FakeClock
 
@@ -82,9 +83,10 @@ def test_an_answer_may_complete_another(purgatory):
     assert (log, len(purgatory)) == (["a", "b"], 0)
 
 
-def test_beyond_its_bound_the_oldest_is_over_before_its_time(clock):
+def test_beyond_its_bound_the_oldest_is_over_before_its_time(clock, monkeypatch):
     log = []
-    purgatory = Purgatory(clock, 2)
+    monkeypatch.setattr(delayed, "OPERATIONS_MAX", 2)
+    purgatory = Purgatory(clock)
     for name in ("a", "b", "c"):
         purgatory.try_or_watch(Waits(log, name), ["p"], 10.0)
     assert (log, len(purgatory)) == (["a expired"], 2)

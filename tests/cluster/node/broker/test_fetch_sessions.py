@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster.node.broker.replication import fetch_sessions
 from cluster.node.broker.replication.fetch_sessions import EVICTED_AFTER_MS, FetchSessions
 from cluster.node.errors import ErrorCode
 from cluster.node.log.types import OffsetAndEpoch
@@ -49,8 +50,9 @@ def clock():
 
 
 @pytest.fixture
-def sessions(clock):
-    return FetchSessions(clock, Random(1), 2)
+def sessions(clock, monkeypatch):
+    monkeypatch.setattr(fetch_sessions, "SESSIONS_MAX", 2)
+    return FetchSessions(clock, Random(1))
 
 
 def opened(sessions, *indexes, replica=-1):
@@ -203,8 +205,9 @@ def test_nothing_is_left_of_fetches_and_sessions_that_are_over(sessions):
     assert (len(sessions), sessions._watchers, sessions._count) == (0, {}, 0)
 
 
-def test_sessions_hold_no_more_partitions_than_their_bound(clock):
-    sessions = FetchSessions(clock, Random(1), 5, partitions_max=4)
+def test_sessions_hold_no_more_partitions_than_their_bound(clock, monkeypatch):
+    monkeypatch.setattr(fetch_sessions, "PARTITIONS_MAX", 4)
+    sessions = FetchSessions(clock, Random(1))
     assert opened(sessions, *range(5)) == 0
     consumer = opened(sessions, 0, 1, 2)
     assert opened(sessions, 0, 1) == 0

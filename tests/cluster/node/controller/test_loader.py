@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node.controller.metadata.delta import DeltaReading
+from cluster.node.controller.metadata.delta import take_delta
 from cluster.node.controller.metadata.image import MetadataImage
 from cluster.node.controller.metadata.image_writer import RECORDS_PER_SLICE, image_records
 from cluster.node.controller.metadata.loader import MetadataLoader
@@ -215,11 +215,10 @@ def copied(state):
 @given(st.lists(st.one_of(records, st.sampled_from(("take", "load"))), max_size=25))
 def test_a_delta_is_the_difference_of_the_states_before_and_after(steps):
     image = MetadataImage()
-    changes = DeltaReading(image.state)
     before = {name: {} for name in MAPS}
     for step in (*steps, "take"):
         if step == "take":
-            after, delta = copied(image.state), changes.take()
+            after, delta = copied(image.state), take_delta(image.state)
             for name in MAPS:
                 part = getattr(delta, name)
                 found = {key: (part.before(key), part.after(key)) for key in part.keys()}  # noqa: SIM118
