@@ -47,9 +47,9 @@ from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.loggers import Loggers
 from cluster.node.part_configs import (
     cluster_info,
+    controller_registration,
     lifecycle_config,
     raft_config,
-    registration_config,
     replica_config,
 )
 from cluster.node.ports import Clock, Disk, Failure, Network, Random, Trace
@@ -191,7 +191,7 @@ class Node:
         self._data: DataApis | None = None
         if CONTROLLER_ROLE in config.process_roles and registers:
             self.registration = ControllerRegistrationManager(
-                registration_config(config),
+                controller_registration(config),
                 seams.clock,
                 seams.random,
                 seams.trace,

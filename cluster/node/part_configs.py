@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH, LifecycleConfig
 from cluster.node.broker.replication.replica_config import ReplicaConfig
 from cluster.node.config import NodeConfig
 from cluster.node.config_values import CONTROLLER_ROLE
-from cluster.node.controller.brokers.registration_manager import ControllerRegistrationConfig
 from cluster.node.controller.configs.definitions import broker_key
 from cluster.node.controller.core.feature_control import SUPPORTED
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
@@ -16,6 +16,8 @@ from cluster.node.kraft.quorum.config import RaftConfig
 from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.log.batch.control import VoterListener
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import BrokerId, i16, i32, i64, u16
 
 
 def raft_config(config: NodeConfig, directory_id: uuid.UUID) -> RaftConfig:
@@ -48,14 +50,14 @@ def raft_config(config: NodeConfig, directory_id: uuid.UUID) -> RaftConfig:
     )
 
 
-def registration_config(config: NodeConfig) -> ControllerRegistrationConfig:
-    """Return what a node's controller registers."""
-    return ControllerRegistrationConfig(
-        controller_id=config.node_id,
-        listeners=_registered_listeners(config, controller=True),
-        features=tuple(
-            (feature.name, feature.min_level, feature.max_level) for feature in SUPPORTED
-        ),
+def controller_registration(config: NodeConfig) -> messages.ControllerRegistrationRequest:
+    """Return how a node's controller registers, but for its incarnation."""
+    return messages.ControllerRegistrationRequest(
+        controller_id=i32(config.node_id),
+        incarnation_id=None,
+        zk_migration_ready=False,
+        listeners=_listeners(messages.ControllerRegistrationListener, config, controller=True),
+        features=_features(messages.ControllerRegistrationFeature),
     )
 
 
@@ -66,28 +68,43 @@ def lifecycle_config(
 ) -> LifecycleConfig:
     """Return what a node's broker registers; `log_dirs`: the directories that are online."""
     return LifecycleConfig(
-        broker_id=config.node_id,
-        cluster_id=config.cluster_id,
-        listeners=_registered_listeners(config, controller=False),
-        log_dirs=log_dirs,
-        features=tuple(
-            (feature.name, feature.min_level, feature.max_level) for feature in SUPPORTED
+        registration=messages.BrokerRegistrationRequest(
+            broker_id=BrokerId(config.node_id),
+            cluster_id=config.cluster_id,
+            incarnation_id=None,
+            listeners=_listeners(messages.BrokerRegistrationListener, config, controller=False),
+            features=_features(messages.BrokerRegistrationFeature),
+            rack=config.broker_rack,
+            log_dirs=log_dirs,
+            previous_broker_epoch=i64(previous_broker_epoch),
         ),
-        rack=config.broker_rack,
-        previous_broker_epoch=previous_broker_epoch,
         heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
         session_timeout_ms=config.broker_session_timeout_ms,
         initial_registration_timeout_ms=config.initial_broker_registration_timeout_ms,
     )
 
 
-def _registered_listeners(
-    config: NodeConfig, *, controller: bool
-) -> tuple[tuple[str, str, int, int], ...]:
+def _listeners(kind: type[Any], config: NodeConfig, *, controller: bool) -> tuple[Any, ...]:
     return tuple(
-        (listener.name, listener.host, listener.port, config.security[listener.name].protocol.value)
+        kind(
+            name=listener.name,
+            host=listener.host,
+            port=u16(listener.port),
+            security_protocol=i16(config.security[listener.name].protocol.value),
+        )
         for listener in config.advertised_listeners
         if (listener.name in config.controller_listener_names) is controller
+    )
+
+
+def _features(kind: type[Any]) -> tuple[Any, ...]:
+    return tuple(
+        kind(
+            name=feature.name,
+            min_supported_version=i16(feature.min_level),
+            max_supported_version=i16(feature.max_level),
+        )
+        for feature in SUPPORTED
     )
 
 

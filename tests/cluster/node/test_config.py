@@ -350,7 +350,7 @@ def test_what_shapes_topics_and_places_them_is_read():
     config = parse_config(
         text(broker__rack="r1", num__partitions="3", default__replication__factor="2"), "f"
     )
-    assert lifecycle_config(config, (DIRECTORY,)).rack == config.broker_rack == "r1"
+    assert lifecycle_config(config, (DIRECTORY,)).registration.rack == config.broker_rack == "r1"
     assert (config.num_partitions, config.default_replication_factor) == (3, 2)
     defaults = parse_config(text(), "f")
     assert (defaults.broker_rack, defaults.num_partitions) == (None, 1)

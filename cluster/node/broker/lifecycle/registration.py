@@ -15,13 +15,14 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from cluster.node.broker.lifecycle.exchange import Exchange
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Channel, Clock, Failure, Random, Timer, Trace
 from cluster.node.protocol import messages
-from cluster.node.protocol.messages import BrokerId, i16, i64, u16
+from cluster.node.protocol.messages import i64
 from cluster.values import valueclass
 
 RETRY_BACKOFF_MS: Final = 100.0
@@ -49,19 +50,12 @@ class RegistrationTimeoutError(Exception):
 
 @valueclass
 class LifecycleConfig:
-    """The broker's identity, and Kafka's properties of the same names."""
+    """How the broker registers, and Kafka's properties of the same names."""
 
-    broker_id: int
-    cluster_id: str
-    listeners: tuple[tuple[str, str, int, int], ...]
-    """Name, host, port and Kafka's id of the security protocol of what clients may use."""
-    log_dirs: tuple[uuid.UUID, ...]
-    features: tuple[tuple[str, int, int], ...]
-    """Name, lowest and highest level."""
-    rack: str | None = None
-    previous_broker_epoch: int = NOT_REGISTERED_EPOCH
-    """Of the incarnation that was stopped in order before this one; -1: it was not, or never was.
-    Any other than the controller has is an unclean shutdown (KIP-966)."""
+    registration: messages.BrokerRegistrationRequest
+    """But for the incarnation. `previous_broker_epoch`: of the incarnation that was stopped in
+    order before this one; -1: it was not, or never was. Any other than the controller has is an
+    unclean shutdown (KIP-966)."""
     heartbeat_interval_ms: float = 2_000
     """broker.heartbeat.interval.ms"""
     session_timeout_ms: float = 9_000
@@ -97,6 +91,7 @@ class BrokerLifecycleManager:
         """Whether the broker acts on metadata: until then it asks to stay fenced."""
         self.incarnation_id = uuid.UUID(int=random.getrandbits(128), version=4)
         self._config = config
+        self._registration = replace(config.registration, incarnation_id=self.incarnation_id)
         self._clock = clock
         self._random = random
         self._trace = trace
@@ -173,7 +168,7 @@ class BrokerLifecycleManager:
             self._timer.cancel()
         timeout_ms = self._config.session_timeout_ms / 2
         registered = self.state is not BrokerState.NOT_REGISTERED
-        request = self._heartbeat() if registered else self._registration()
+        request = self._heartbeat() if registered else self._registration
         self._exchange.begin(
             timeout_ms,
             lambda on_reply: self._channel(request, timeout_ms, on_reply),
@@ -229,32 +224,9 @@ class BrokerLifecycleManager:
             self._timer.cancel()
         self._timer = self._clock.call_later(delay_ms, self._communicate)
 
-    def _registration(self) -> messages.BrokerRegistrationRequest:
-        config = self._config
-        return messages.BrokerRegistrationRequest(
-            broker_id=BrokerId(config.broker_id),
-            cluster_id=config.cluster_id,
-            incarnation_id=self.incarnation_id,
-            listeners=tuple(
-                messages.BrokerRegistrationListener(
-                    name=name, host=host, port=u16(port), security_protocol=i16(protocol)
-                )
-                for name, host, port, protocol in config.listeners
-            ),
-            features=tuple(
-                messages.BrokerRegistrationFeature(
-                    name=name, min_supported_version=i16(low), max_supported_version=i16(high)
-                )
-                for name, low, high in config.features
-            ),
-            rack=config.rack,
-            log_dirs=config.log_dirs,
-            previous_broker_epoch=i64(config.previous_broker_epoch),
-        )
-
     def _heartbeat(self) -> messages.BrokerHeartbeatRequest:
         return messages.BrokerHeartbeatRequest(
-            broker_id=BrokerId(self._config.broker_id),
+            broker_id=self._registration.broker_id,
             broker_epoch=i64(self.broker_epoch),
             current_metadata_offset=i64(self._metadata_offset()),
             want_fence=not self.ready_to_unfence,

@@ -10,35 +10,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from cluster.node.controller.metadata.feature_levels import METADATA_VERSION
 from cluster.node.controller.metadata.state import MetadataState
 from cluster.node.ports import Channel, Clock, Random, Trace, backoff_ms
-from cluster.node.protocol.messages import (
-    ControllerRegistrationFeature,
-    ControllerRegistrationListener,
-    ControllerRegistrationRequest,
-    i16,
-    i32,
-    u16,
-)
-from cluster.values import valueclass
+from cluster.node.protocol.messages import ControllerRegistrationRequest
 
 RETRY_BACKOFF_MS: Final = 100.0
 RETRY_BACKOFF_MAX_MS: Final = 10_000.0
 REQUEST_TIMEOUT_MS: Final = 5_000.0
-
-
-@valueclass
-class ControllerRegistrationConfig:
-    """The controller's identity."""
-
-    controller_id: int
-    listeners: tuple[tuple[str, str, int, int], ...]
-    """Name, host, port and Kafka's id of the security protocol of its controller listeners."""
-    features: tuple[tuple[str, int, int], ...]
-    """Name, lowest and highest level."""
 
 
 class ControllerRegistrationManager:
@@ -46,17 +28,17 @@ class ControllerRegistrationManager:
 
     def __init__(
         self,
-        config: ControllerRegistrationConfig,
+        request: ControllerRegistrationRequest,
         clock: Clock,
         random: Random,
         trace: Trace,
         channel: Channel,
         state: Callable[[], MetadataState],
     ) -> None:
-        """`state`: what this controller's image contains now."""
+        """`request`: but for the incarnation. `state`: what this controller's image has now."""
         self.incarnation_id = uuid.UUID(int=random.getrandbits(128), version=4)
         self.stopped = False
-        self._config = config
+        self._request = replace(request, incarnation_id=self.incarnation_id)
         self._clock = clock
         self._random = random
         self._trace = trace
@@ -67,7 +49,7 @@ class ControllerRegistrationManager:
     @property
     def is_registered(self) -> bool:
         """Whether the committed metadata holds this incarnation."""
-        record = self._state().controllers.get(self._config.controller_id)
+        record = self._state().controllers.get(self._request.controller_id)
         return record is not None and record.incarnation_id == self.incarnation_id
 
     def start(self) -> None:
@@ -90,26 +72,6 @@ class ControllerRegistrationManager:
             return
         self._attempts += 1
         if self._state().features.get(METADATA_VERSION) is not None:
-            self._channel(self._request(), REQUEST_TIMEOUT_MS, lambda _reply: None)
+            self._channel(self._request, REQUEST_TIMEOUT_MS, lambda _reply: None)
         # The answer says nothing that the image will not say: that alone decides.
         self._check_later()
-
-    def _request(self) -> ControllerRegistrationRequest:
-        config = self._config
-        return ControllerRegistrationRequest(
-            controller_id=i32(config.controller_id),
-            incarnation_id=self.incarnation_id,
-            zk_migration_ready=False,
-            listeners=tuple(
-                ControllerRegistrationListener(
-                    name=name, host=host, port=u16(port), security_protocol=i16(protocol)
-                )
-                for name, host, port, protocol in config.listeners
-            ),
-            features=tuple(
-                ControllerRegistrationFeature(
-                    name=name, min_supported_version=i16(low), max_supported_version=i16(high)
-                )
-                for name, low, high in config.features
-            ),
-        )

@@ -1,8 +1,6 @@
 """A broker's lifecycle against a real controller, through a channel that the test can break."""
 
-import dataclasses
 import random
-import uuid
 from itertools import pairwise
 
 import pytest
@@ -13,18 +11,12 @@ from cluster.node.broker.lifecycle.registration import (
     LifecycleConfig,
     RegistrationTimeoutError,
 )
-from cluster.node.controller.core.feature_control import SUPPORTED
 from cluster.node.ports import Failure
 from cluster.node.protocol.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from tests.cluster.node.controller.brokers import register
 from tests.cluster.node.controller.fakes import active
 
-CONFIG = LifecycleConfig(
-    1,
-    "fake-cluster",
-    (("CLIENT", "h", 1, 3),),
-    (uuid.UUID(int=1_000),),
-    tuple((feature.name, feature.min_level, feature.max_level) for feature in SUPPORTED),
-)
+CONFIG = LifecycleConfig(register(1))
 
 
 class Life:
@@ -190,7 +182,7 @@ def test_a_controlled_shutdown_ends_when_its_time_is_over():
 
 
 def test_a_registration_names_the_epoch_that_was_stopped_in_order():
-    life = Life(config=dataclasses.replace(CONFIG, previous_broker_epoch=17))
+    life = Life(config=LifecycleConfig(register(1, previous_broker_epoch=17)))
     life.manager.start()
     _, request = life.sent[0]
     assert request.previous_broker_epoch == 17

@@ -12,7 +12,7 @@ from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.localhost import write_files
 from cluster.client.admin_client import Client
 from cluster.node.config import parse_config
-from cluster.node.part_configs import lifecycle_config, registration_config
+from cluster.node.part_configs import controller_registration, lifecycle_config
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.messages import ApiVersionsRequest
@@ -100,8 +100,9 @@ def test_what_is_rendered_is_what_the_node_reads(protocol, tmp_path):
         (tmp_path / name).write_text(content)
     config = parse_config((tmp_path / "server.properties").read_text(), "test")
     assert {settings.protocol.name for settings in config.security.values()} == {protocol}
-    for register in (lifecycle_config(config, uuid.UUID(int=7)), registration_config(config)):
-        assert [listener[3] for listener in register.listeners] == [
+    broker = lifecycle_config(config, (uuid.UUID(int=7),)).registration
+    for register in (broker, controller_registration(config)):
+        assert [listener.security_protocol for listener in register.listeners] == [
             config.security["CLIENT"].protocol.value
         ]
 
