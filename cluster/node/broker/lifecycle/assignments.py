@@ -58,12 +58,11 @@ class AssignmentsManager:
         self._clock = clock
         self._random = random
         self._trace = trace
-        self._channel = channel
         self._broker_epoch = broker_epoch
         self._directory_of = directory_of
         self._locate = locate
         self._pending: dict[PartitionKey, None] = {}
-        self._exchange = Exchange(clock)
+        self._exchange = Exchange(clock, channel)
         self._failures = 0
         self._timer: Timer | None = None
         self._stopped = False
@@ -110,11 +109,8 @@ class AssignmentsManager:
             return
         first = islice(self._pending, MAX_ASSIGNMENTS_PER_REQUEST)
         sent = {key: self._locate(key) for key in first}
-        timeout_ms = self._request_timeout_ms
         self._exchange.begin(
-            timeout_ms,
-            lambda on_reply: self._channel(self._request(sent), timeout_ms, on_reply),
-            lambda reply: self._on_reply(sent, reply),
+            self._request(sent), self._request_timeout_ms, lambda reply: self._on_reply(sent, reply)
         )
 
     def _on_reply(self, sent: Sent, reply: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cluster.node.ports import Clock, Failure, Timer
+from cluster.node.ports import Channel, Clock, Failure, Timer
 
 OnReply = Callable[[Any], None]
 
@@ -13,8 +13,9 @@ OnReply = Callable[[Any], None]
 class Exchange:
     """The network may deliver nothing at all, or several times: see `ports.Network`."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, channel: Channel) -> None:
         self._clock = clock
+        self._channel = channel
         self._deadline: Timer | None = None
         self._number = 0
 
@@ -23,8 +24,8 @@ class Exchange:
         """Whether a request waits for its reply."""
         return self._deadline is not None
 
-    def begin(self, timeout_ms: float, send: Callable[[OnReply], None], take: OnReply) -> None:
-        """Have `send` send a request; `take` gets its reply, or Failure.TIMED_OUT."""
+    def begin(self, request: object, timeout_ms: float, take: OnReply) -> None:
+        """Send a request; `take` gets its reply, or Failure.TIMED_OUT."""
         assert self._deadline is None, "one request at a time"
         self._number += 1
         number = self._number
@@ -37,7 +38,7 @@ class Exchange:
             take(reply)
 
         self._deadline = self._clock.call_later(timeout_ms, lambda: on_reply(Failure.TIMED_OUT))
-        send(on_reply)
+        self._channel(request, timeout_ms, on_reply)
 
     def drop(self) -> None:
         """Take no reply any more."""

@@ -33,7 +33,6 @@ class ProducerIdManager:
     ) -> None:
         self._broker_id = broker_id
         self._clock = clock
-        self._channel = channel
         self._broker_epoch = broker_epoch
         self._block = range(0)
         self._next_block = range(0)
@@ -41,7 +40,7 @@ class ProducerIdManager:
         """Of the block."""
         self._waiting: deque[tuple[float, Answer]] = deque()
         """Deadlines and callers, the first to be answered first."""
-        self._exchange = Exchange(clock)
+        self._exchange = Exchange(clock, channel)
         self._timer: Timer | None = None
 
     def generate(self, timeout_ms: float, on_answer: Answer) -> None:
@@ -82,11 +81,7 @@ class ProducerIdManager:
         request = AllocateProducerIdsRequest(
             broker_id=BrokerId(self._broker_id), broker_epoch=i64(self._broker_epoch())
         )
-        self._exchange.begin(
-            REQUEST_TIMEOUT_MS,
-            lambda on_reply: self._channel(request, REQUEST_TIMEOUT_MS, on_reply),
-            take,
-        )
+        self._exchange.begin(request, REQUEST_TIMEOUT_MS, take)
 
     def _retry(self) -> None:
         now_ms = self._clock.monotonic_ms()

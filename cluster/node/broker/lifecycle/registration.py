@@ -95,14 +95,13 @@ class BrokerLifecycleManager:
         self._clock = clock
         self._random = random
         self._trace = trace
-        self._channel = channel
         self._metadata_offset = metadata_offset
         self._on_fatal = on_fatal
         self._on_caught_up = on_caught_up
         self._on_unregistered = on_unregistered
         self._unregistered = False
         self._offline: tuple[uuid.UUID, ...] = ()
-        self._exchange = Exchange(clock)
+        self._exchange = Exchange(clock, channel)
         self._failures = 0
         self._timer: Timer | None = None
         self._deadline: Timer | None = None
@@ -169,11 +168,7 @@ class BrokerLifecycleManager:
         timeout_ms = self._config.session_timeout_ms / 2
         registered = self.state is not BrokerState.NOT_REGISTERED
         request = self._heartbeat() if registered else self._registration
-        self._exchange.begin(
-            timeout_ms,
-            lambda on_reply: self._channel(request, timeout_ms, on_reply),
-            self._on_reply,
-        )
+        self._exchange.begin(request, timeout_ms, self._on_reply)
 
     def _on_reply(self, reply: Any) -> None:
         failed = isinstance(reply, Failure) or reply.error_code is not ErrorCode.none

@@ -51,11 +51,10 @@ class IsrManager:
         """`timeout_ms`: controller.socket.timeout.ms."""
         self._broker_id = broker_id
         self._clock = clock
-        self._channel = channel
         self._broker_epoch = broker_epoch
         self._timeout_ms = timeout_ms
         self._unsent: dict[PartitionKey, _Item] = {}
-        self._exchange = Exchange(clock)
+        self._exchange = Exchange(clock, channel)
         self._timer: Timer | None = None
         self._stopped = False
 
@@ -91,11 +90,8 @@ class IsrManager:
         sent = dict(islice(self._unsent.items(), MAX_PROPOSALS_PER_REQUEST))
         for key in sent:
             del self._unsent[key]
-        request = self._request(sent)
         self._exchange.begin(
-            self._timeout_ms,
-            lambda on_reply: self._channel(request, self._timeout_ms, on_reply),
-            lambda reply: self._on_answer(sent, reply),
+            self._request(sent), self._timeout_ms, lambda reply: self._on_answer(sent, reply)
         )
 
     def _on_answer(self, sent: dict[PartitionKey, _Item], reply: Any) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from cluster.node.broker.lifecycle.exchange import Exchange
@@ -211,11 +212,8 @@ class Replica(FollowedPartition):
             topics=(ListOffsetsTopic(name=TopicName(self.topic), partitions=(asked,)),),
             timeout=_NO_WAIT,
         )
-        timeout_ms = self._request_timeout_ms
-        Exchange(self._clock).begin(
-            timeout_ms,
-            lambda on_reply: self._network.request(leader, request, timeout_ms, on_reply),
-            lambda reply: on_offset(self._offset_in(reply)),
+        Exchange(self._clock, partial(self._network.request, leader)).begin(
+            request, self._request_timeout_ms, lambda reply: on_offset(self._offset_in(reply))
         )
 
     def _offset_in(self, reply: Any) -> int | None:

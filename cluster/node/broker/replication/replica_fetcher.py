@@ -15,6 +15,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 from cluster.node.broker.lifecycle.exchange import Exchange
@@ -82,7 +83,6 @@ class ReplicaFetcher:
         self._is_writing = False
         self._config = config
         self._clock = clock
-        self._network = network
         self._broker_epoch = broker_epoch
         self._partitions: dict[Key, _Fetched] = {}
         self._session_id = data_messages.NO_SESSION
@@ -93,7 +93,7 @@ class ReplicaFetcher:
         """Those whose position may be another than the session has."""
         self._resting: dict[Key, None] = {}
         """Those that are left out for now."""
-        self._exchange = Exchange(clock)
+        self._exchange = Exchange(clock, partial(network.request, leader))
         self._timer: Timer | None = None
         self._stopped = False
 
@@ -149,12 +149,7 @@ class ReplicaFetcher:
                 self._schedule(wait_ms)
             return
         timeout_ms = self._config.fetch_wait_max_ms + self._config.request_timeout_ms
-        request = self._request()
-        self._exchange.begin(
-            timeout_ms,
-            lambda on_reply: self._network.request(self.leader, request, timeout_ms, on_reply),
-            self._on_answer,
-        )
+        self._exchange.begin(self._request(), timeout_ms, self._on_answer)
 
     def _wake(self) -> float | None:
         """Go on with those that have rested for long enough; says when the next one will have."""
