@@ -21,7 +21,7 @@ from cluster.node.controller.configs.configuration_control import (
     incremental_changes,
 )
 from cluster.node.controller.configs.definitions import BROKER, QUOTAS
-from cluster.node.controller.configs.sources import broker_number, in_force
+from cluster.node.controller.configs.sources import check_own_id, in_force
 from cluster.node.controller.configs.validation import validate_broker
 from cluster.node.controller.configs.values import ConfigType
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
@@ -110,7 +110,8 @@ def _check(
     resource = ConfigResource(item.resource_type, item.resource_name)
     if resource.type == ResourceType.BROKER:
         if resource.name:
-            _check_own_id(resource.name, cluster)
+            message = f"Unexpected broker id, expected {cluster.node_id}, but received "
+            check_own_id(resource.name, cluster, "Node", message + resource.name)
         _check_broker(resource, item, state, cluster)
     elif not _is_of_loggers(item) and resource.type not in _FORWARDED:
         raise ItemError(ErrorCode.invalid_request, f"Unknown resource type {resource.type}")
@@ -118,16 +119,6 @@ def _check(
 
 def _is_of_loggers(item: messages.AlterConfigsResource) -> bool:
     return int(item.resource_type) == ResourceType.BROKER_LOGGER
-
-
-def _check_own_id(name: str, cluster: ClusterInfo) -> None:
-    number = broker_number(name)
-    if number == cluster.node_id:
-        return
-    message = f"Unexpected broker id, expected {cluster.node_id}, but received {name}"
-    if number is None:
-        message = f"Node id must be an integer, but it is: {name}"
-    raise ItemError(ErrorCode.invalid_request, message)
 
 
 def _check_broker(

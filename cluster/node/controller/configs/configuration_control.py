@@ -20,7 +20,7 @@ from cluster.node.controller.configs.definitions import (
     TOPIC,
     Keys,
 )
-from cluster.node.controller.configs.sources import broker_number
+from cluster.node.controller.configs.sources import broker_number, check_own_id
 from cluster.node.controller.configs.validation import (
     check_lengths,
     validate_client_metrics,
@@ -199,12 +199,8 @@ def alter_loggers(
 ) -> None:
     """Change levels of this node's loggers (RuntimeLoggerManager). Raises ItemError: of none."""
     name = item.resource_name
-    number = broker_number(name)
-    if number != cluster.node_id:
-        message = f"Unexpected node id. Expected {cluster.node_id}, but received {name}"
-        if number is None:
-            message = f"Node id must be an integer, but it is: {name}"
-        raise ItemError(ErrorCode.invalid_request, message)
+    message = f"Unexpected node id. Expected {cluster.node_id}, but received {name}"
+    check_own_id(name, cluster, "Node", message)
     levels = cluster.loggers.levels
     for config in item.configs:
         _check_logger(config, levels)

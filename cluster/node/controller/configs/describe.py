@@ -24,8 +24,8 @@ from cluster.node.controller.configs.sources import (
     SOURCE_LOGGER,
     SOURCE_TOPIC,
     Sources,
-    broker_number,
     broker_sources,
+    check_own_id,
     shown_names,
 )
 from cluster.node.controller.configs.values import ConfigType
@@ -239,16 +239,7 @@ def _loggers(resource: ConfigResource, _state: MetadataState, cluster: ClusterIn
     def entry(name: str) -> messages.DescribeConfigsResourceResult | None:
         if name not in levels:
             return None
-        return messages.DescribeConfigsResourceResult(
-            name=name,
-            value=levels[name],
-            read_only=False,
-            config_source=SOURCE_LOGGER,
-            is_sensitive=False,
-            synonyms=(),
-            config_type=i8(ConfigType.UNKNOWN),
-            documentation=None,
-        )
+        return _plain_entry(name, levels[name], SOURCE_LOGGER, (), read_only=False)
 
     return lambda: levels, entry
 
@@ -274,13 +265,8 @@ _OF_TYPE: Final[Mapping[int, Callable[[ConfigResource, MetadataState, ClusterInf
 
 
 def _check_own_id(name: str, cluster: ClusterInfo, rest: str) -> None:
-    number = broker_number(name)
-    if number is None:
-        message = f"Broker id must be an integer, but it is: {name}"
-        raise ItemError(ErrorCode.invalid_request, message)
-    if number != cluster.node_id:
-        message = f"Unexpected broker id, expected {cluster.node_id}{rest} received {name}"
-        raise ItemError(ErrorCode.invalid_request, message)
+    message = f"Unexpected broker id, expected {cluster.node_id}{rest} received {name}"
+    check_own_id(name, cluster, "Broker", message)
 
 
 def _broker_value(name: str, sources: Sources) -> Synonyms:
@@ -322,18 +308,25 @@ def _broker_entry(name: str, sources: Sources) -> messages.DescribeConfigsResour
     key = definitions.broker_key(name)
     synonyms = _broker_value(name, sources)
     if key is None:
-        return messages.DescribeConfigsResourceResult(
-            name=name,
-            value=synonyms[0].value,
-            read_only=True,
-            config_source=synonyms[0].source,
-            is_sensitive=False,
-            synonyms=synonyms,
-            config_type=i8(ConfigType.UNKNOWN),
-            documentation=None,
-        )
+        return _plain_entry(name, synonyms[0].value, synonyms[0].source, synonyms, read_only=True)
     value, source = _effective_value(key, synonyms)
     return _result(key, value, source, synonyms, name, read_only=name not in definitions.DYNAMIC)
+
+
+def _plain_entry(
+    name: str, value: str | None, source: i8, synonyms: Synonyms, *, read_only: bool
+) -> messages.DescribeConfigsResourceResult:
+    """Return the entry of what has no definition."""
+    return messages.DescribeConfigsResourceResult(
+        name=name,
+        value=value,
+        read_only=read_only,
+        config_source=source,
+        is_sensitive=False,
+        synonyms=synonyms,
+        config_type=i8(ConfigType.UNKNOWN),
+        documentation=None,
+    )
 
 
 def _effective_value(key: definitions.ConfigKey, synonyms: Synonyms) -> tuple[str | None, i8]:

@@ -13,7 +13,9 @@ from cluster.node.controller.configs import definitions
 from cluster.node.controller.configs.validation import Properties
 from cluster.node.controller.configs.values import InvalidValueError
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.metadata.result import ItemError
 from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
+from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import CreatableTopicConfigs, i8
 
 SOURCE_TOPIC: Final = i8(1)
@@ -35,6 +37,15 @@ def broker_number(name: str) -> int | None:
     digits = name[1:] if name[:1] in {"+", "-"} else name
     number = int(name) if digits.isascii() and digits.isdecimal() and len(name) <= 11 else None
     return number if number is not None and -(2**31) <= number < 2**31 else None
+
+
+def check_own_id(name: str, cluster: ClusterInfo, kind: str, unexpected: str) -> None:
+    """Refuse a name of a node that is not this one's. Raises ItemError."""
+    number = broker_number(name)
+    if number == cluster.node_id:
+        return
+    message = f"{kind} id must be an integer, but it is: {name}" if number is None else unexpected
+    raise ItemError(ErrorCode.invalid_request, message)
 
 
 def shown_names(keys: Mapping[str, definitions.ConfigKey]) -> tuple[str, ...]:
