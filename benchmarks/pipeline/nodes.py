@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from checkers.evidence import FinalRead
 from checkers.history.json_text import seal
+from results.store.evidence_files import QUORUM_STATE_FILE, SNAPSHOTS_FILE, STATE_FILE
 from results.store.run_store import RunStore
 
 NODES = ("n1", "n2", "n3")
@@ -45,23 +46,28 @@ def write_nodes(store: RunStore, effects: Sequence[Effect]) -> None:
         trace = store.node_path(node) / "trace.jsonl"
         with trace.open("wb") as file:
             file.writelines(_leads(effects) if node == NODES[0] else _follows(node, effects))
-        store.write_snapshots(node, [])
-        store.write_final_read(FinalRead(node, end, {}, {"broker:": dict(sorted(state.items()))}))
-        store.write_quorum_state(
+        store.write_evidence(node, SNAPSHOTS_FILE, [])
+        store.write_evidence(
+            node, STATE_FILE, [FinalRead(node, end, {}, {"broker:": dict(sorted(state.items()))})]
+        )
+        store.write_evidence(
             node,
-            {
-                "leaderId": 1,
-                "leaderEpoch": 1,
-                "votedId": 1,
-                "appliedOffset": 0,
-                "currentVoters": [{"voterId": int(each[1:])} for each in NODES],
-                "data_version": 0,
-                "logStartOffset": 0,
-                "logEndOffset": end,
-                "tornTailBytes": 0,
-                "directoryId": f"d{node}",
-                "traceBytes": trace.stat().st_size,
-            },
+            QUORUM_STATE_FILE,
+            [
+                {
+                    "leaderId": 1,
+                    "leaderEpoch": 1,
+                    "votedId": 1,
+                    "appliedOffset": 0,
+                    "currentVoters": [{"voterId": int(each[1:])} for each in NODES],
+                    "data_version": 0,
+                    "logStartOffset": 0,
+                    "logEndOffset": end,
+                    "tornTailBytes": 0,
+                    "directoryId": f"d{node}",
+                    "traceBytes": trace.stat().st_size,
+                }
+            ],
         )
 
 

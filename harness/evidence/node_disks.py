@@ -56,6 +56,12 @@ from harness.evidence.partition_logs import (
     segments_in,
 )
 from harness.full_disk import lack_of_room
+from results.store.evidence_files import (
+    LOG_FILE,
+    PARTITION_LOGS_FILE,
+    QUORUM_STATE_FILE,
+    SNAPSHOTS_FILE,
+)
 from results.store.run_store import RunStore
 
 QUORUM_STATE = "quorum-state"
@@ -124,10 +130,10 @@ def _collect_node(store: RunStore, layout: Layout, node: str) -> None:
         trace_file.write_bytes(reader.take(_content(source)) + reader.end())
     folder = Path(layout.log_folder(store.node_path(node)))
     log = decode_log(node, folder)
-    store.write_log(node, log.records)
-    store.write_snapshots(node, decode_snapshots(node, folder))
+    store.write_evidence(node, LOG_FILE, log.records)
+    store.write_evidence(node, SNAPSHOTS_FILE, decode_snapshots(node, folder))
     folders = [Path(each) for each in layout.log_dirs(store.node_path(node))]
-    store.write_partition_logs(node, decode_partitions(node, folders))
+    store.write_evidence(node, PARTITION_LOGS_FILE, decode_partitions(node, folders))
     path = folder / QUORUM_STATE
     try:
         state = json.loads(read_plain(path, bytes_max=SEGMENT_BYTES_MAX).decode("utf-8"))
@@ -142,7 +148,7 @@ def _collect_node(store: RunStore, layout: Layout, node: str) -> None:
     state["tornTailBytes"] = log.torn_tail_bytes
     state["traceBytes"] = len(_content(trace_file))
     state["directoryId"] = directory_of(Path(layout.data_folder(store.node_path(node))))
-    store.write_quorum_state(node, state)
+    store.write_evidence(node, QUORUM_STATE_FILE, [state])
 
 
 def directory_of(folder: Path) -> str:

@@ -42,6 +42,7 @@ from harness.terminal.answers import Shown
 from harness.terminal.progress import console_of
 from results.judge.engine import Engine
 from results.report.advice import describe_starvation
+from results.store.evidence_files import STATE_FILE
 from results.store.model import system_shown
 from results.store.run_store import RunStore
 
@@ -162,7 +163,7 @@ def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
                 async with _own_delays(recorder, plan):
                     reads = await _show_and_conduct(run, display)
                 for read in reads.reads.values():
-                    store.write_final_read(read)
+                    store.write_evidence(read.node, STATE_FILE, [read])
                 recorder.note("phase", {"name": "evidence"})
                 problems = node_disks.collect(store, plan.node_names)
                 recorder.note(COLLECTED, {"problems": problems})

@@ -26,6 +26,7 @@ from harness.sim.runner import judge
 from harness.sim.story import story_of
 from harness.terminal.answers import Shown
 from results.judge import pipeline
+from results.store.evidence_files import STATE_FILE
 from results.store.run_store import RunStore
 
 
@@ -66,6 +67,6 @@ def _play(plan: Plan, store: RunStore) -> tuple[Played, SimResult]:
         both = _Both(journal)
         played = play(plan, both, both.events, store.folder)
     for read in played.reads.reads.values():
-        store.write_final_read(read)
+        store.write_evidence(read.node, STATE_FILE, [read])
     node_disks.collect(store, plan.node_names)
     return played, judge(played)

@@ -46,7 +46,7 @@ _AFTER_TORN = ("start", "fatal")
 _TRACE_HEADER = frozenset({"t", "w", "n", "e"})
 
 _T = TypeVar("_T")
-_Item = LogRecord | Snapshot | FinalRead | PartitionLog | Mapping[str, Any]
+Item = LogRecord | Snapshot | FinalRead | PartitionLog | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ class LoadedEvidence:
     problems: tuple[str, ...]
 
 
-def write_lines(path: Path, items: Iterable[_Item]) -> None:
+def write_lines(path: Path, items: Iterable[Item]) -> None:
     """Store what was decoded of a node's files, each item as a sealed line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = (json.dumps(_row(item), separators=(",", ":"), allow_nan=False) for item in items)
     write_atomically(path, b"".join(map(seal, rows)))
 
 
-def _row(item: _Item) -> Mapping[str, Any]:
+def _row(item: Item) -> Mapping[str, Any]:
     """The fields as they are: what is written at once needs no deep copy, the cost of `asdict`."""
     if isinstance(item, Mapping):
         return item

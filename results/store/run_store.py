@@ -27,11 +27,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkers.evidence import Evidence, FinalRead, LogRecord, PartitionLog, Snapshot
+from checkers.evidence import Evidence
 from checkers.history import Event
 from results.store import digests, evidence_files
 from results.store.digests import FileDigest, Step, digest_of, files_below, read_chain
-from results.store.evidence_files import LoadedEvidence, write_lines
+from results.store.evidence_files import Item, LoadedEvidence, write_lines
 from results.store.files import StoreError, read_json_object, reading, write_json
 from results.store.folders import Walk, is_run, walk
 from results.store.journal import JournalWriter, read_journal
@@ -193,25 +193,9 @@ class RunStore:
         """Begin the run's journal. Raises FileExistsError when it has one."""
         return JournalWriter(self.journal_path)
 
-    def write_log(self, node: str, records: Iterable[LogRecord]) -> None:
-        """Store a node's decoded log, in offset order."""
-        write_lines(self.evidence_path(node) / evidence_files.LOG_FILE, records)
-
-    def write_snapshots(self, node: str, snapshots: Iterable[Snapshot]) -> None:
-        """Store what a node's snapshots hold, in offset order."""
-        write_lines(self.evidence_path(node) / evidence_files.SNAPSHOTS_FILE, snapshots)
-
-    def write_partition_logs(self, node: str, logs: Iterable[PartitionLog]) -> None:
-        """Store the logs of partitions that lie on a node's disk."""
-        write_lines(self.evidence_path(node) / evidence_files.PARTITION_LOGS_FILE, logs)
-
-    def write_quorum_state(self, node: str, state: Mapping[str, Any]) -> None:
-        """Store a node's last quorum-state, with logStartOffset and logEndOffset beside it."""
-        write_lines(self.evidence_path(node) / evidence_files.QUORUM_STATE_FILE, [state])
-
-    def write_final_read(self, read: FinalRead) -> None:
-        """Store what a node served after healing."""
-        write_lines(self.evidence_path(read.node) / evidence_files.STATE_FILE, [read])
+    def write_evidence(self, node: str, file: str, items: Iterable[Item]) -> None:
+        """Store what a node left, as a file of its evidence: of a log or snapshots by offset."""
+        write_lines(self.evidence_path(node) / file, items)
 
     def plan(self) -> dict[str, Any]:
         """Return the run's plan. Raises StoreError when it is missing or no plan."""

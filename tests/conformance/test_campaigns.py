@@ -21,6 +21,7 @@ from harness.run.phases import Run, conduct
 from harness.run.plan_backend import Watch
 from harness.run.recorder import Recorder
 from results.judge.pipeline import judge
+from results.store.evidence_files import STATE_FILE
 from results.store.run_store import RunStore
 from tests.conformance.arms import STEADY, DockerArm
 
@@ -125,7 +126,7 @@ def play(arm, document, tmp_path):
             standings = (lambda: Watch(backend.world)) if arm.name == "sim" else None
             reads = await conduct(Run(plan, backend, recorder, clock, standings))
             for read in reads.reads.values():
-                store.write_final_read(read)
+                store.write_evidence(read.node, STATE_FILE, [read])
 
         arm.play(work, store.folder, plan.nodes, plan.node_settings)
         assert node_disks.collect(store, plan.node_names) == []

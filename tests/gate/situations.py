@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from checkers.history import NEMESIS, Event, EventType
 from harness.sim.batch.chunks import SCHEMA
 from results.judge.pipeline import judge
+from results.store.evidence_files import LOG_FILE
 from results.store.journal import decode_event, encode_event
 from results.store.run_store import RunStore
 from tests.gate.bench import Arguments, Bench, Make, Rows, edit, forge, rejudge_digest, situations
@@ -672,7 +673,7 @@ _ROWS: Rows = {
     "no digests": good(lambda s: s.digests_path.unlink()),
     "no certificates": good(lambda s: s.certificates_path.unlink()),
     "no evidence of a node": good(lambda s: shutil.rmtree(s.evidence_path("n1"))),
-    "a node that was not recorded": good(lambda s: s.write_log("n4", [])),
+    "a node that was not recorded": good(lambda s: s.write_evidence("n4", LOG_FILE, [])),
     "torn results": good(lambda s: cut(s.results_path, 50)),
     "a torn journal": good(lambda s: cut(s.journal_path, 9)),
     "a torn journal, judged again": good(lambda s: [cut(s.journal_path, 9), judge(s)]),

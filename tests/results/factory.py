@@ -24,6 +24,7 @@ from checkers.history import NEMESIS, Event, EventType, Operation
 from checkers.history.event_columns import event_of
 from checkers.history.json_text import seal
 from checkers.runs.exercised import options_of
+from results.store.evidence_files import LOG_FILE, QUORUM_STATE_FILE, SNAPSHOTS_FILE, STATE_FILE
 from results.store.run_store import RunStore
 
 PREFIX = "kraftprobe.register."
@@ -358,28 +359,31 @@ def write_evidence(
     """What one node left: log, quorum-state, final read and trace."""
     records = _log(sim, node)
     end = records[-1].offset + 1
-    store.write_log(node, records)
-    store.write_snapshots(node, [])
+    store.write_evidence(node, LOG_FILE, records)
+    store.write_evidence(node, SNAPSHOTS_FILE, [])
     configs = {PREFIX + key: value for key, value in sorted(sim.state.items())}
     if lost:
         key = next(key for key in sorted(sim.acknowledged) if len(sim.acknowledged[key]) > 1)
         configs[PREFIX + key] = sim.acknowledged[key][-2][1]
-    store.write_final_read(FinalRead(node, end, {}, {"broker:": configs}))
+    store.write_evidence(node, STATE_FILE, [FinalRead(node, end, {}, {"broker:": configs})])
     _write_trace(store, sim, node, records, mutant, late_flush=late_flush)
-    store.write_quorum_state(
+    store.write_evidence(
         node,
-        {
-            "leaderId": 3,
-            "leaderEpoch": 4,
-            "votedId": 3,
-            "appliedOffset": 0,
-            "currentVoters": [{"voterId": n} for n in (1, 2, 3)],
-            "data_version": 0,
-            "logStartOffset": 0,
-            "logEndOffset": end,
-            "directoryId": directory_of(node),
-            "traceBytes": (store.node_path(node) / "trace.jsonl").stat().st_size,
-        },
+        QUORUM_STATE_FILE,
+        [
+            {
+                "leaderId": 3,
+                "leaderEpoch": 4,
+                "votedId": 3,
+                "appliedOffset": 0,
+                "currentVoters": [{"voterId": n} for n in (1, 2, 3)],
+                "data_version": 0,
+                "logStartOffset": 0,
+                "logEndOffset": end,
+                "directoryId": directory_of(node),
+                "traceBytes": (store.node_path(node) / "trace.jsonl").stat().st_size,
+            }
+        ],
     )
 
 

@@ -24,6 +24,7 @@ from results.judge.jvm import JvmError
 from results.judge.pipeline import judge
 from results.judge.session import Spark, SparkError
 from results.store import tables
+from results.store.evidence_files import LOG_FILE
 from results.store.tables import OPERATIONS_FILE
 
 pytestmark = pytest.mark.spark
@@ -77,7 +78,7 @@ def test_operations_and_records_that_do_not_fit_are_found_by_a_join(tmp_path, sp
     for node in ("n1", "n2", "n3"):
         log = store.evidence(store.plan()).evidence.logs[node]
         other = {**log[40].value, "value": "not-asked"}
-        store.write_log(node, [*log[:40], replace(log[40], value=other), *log[41:]])
+        store.write_evidence(node, LOG_FILE, [*log[:40], replace(log[40], value=other), *log[41:]])
     plain, with_spark = judge(store), judge(store, spark)
     assert judgement(with_spark) == judgement(plain)
     (records,) = (check for check in with_spark.checks if check.checker == "records")

@@ -31,6 +31,7 @@ from harness.plan.system_request import system_of
 from harness.run.phases import Run, conduct
 from harness.run.recorder import Recorder
 from results.judge.pipeline import judge
+from results.store.evidence_files import STATE_FILE
 from results.store.run_store import RunStore
 
 PLAN = {
@@ -183,7 +184,7 @@ def test_a_secured_campaign_passes(tmp_path):
         recorder = Recorder(journal, loop.time, clock_name())
         reads = await conduct(Run(plan, backend, recorder, LoopClock(loop)))
         for read in reads.reads.values():
-            store.write_final_read(read)
+            store.write_evidence(read.node, STATE_FILE, [read])
         problems = node_disks.collect(store, plan.node_names)
         recorder.note("evidence", {"problems": problems})
         assert problems == []
