@@ -158,7 +158,7 @@ def _not_healed(runs: Path, run_id: str | None) -> list[str]:
             ]
         except StoreError:
             try:
-                left = not_healed(store.history().events, tried=True)
+                left = not_healed(store.events(), tried=True)
             except (StoreError, HistoryError):
                 continue
         lines += [f"run {store.name}: {sentence}" for sentence in left]

@@ -52,7 +52,7 @@ def reproduce(
         raise UsageError(f"{folder}: this is no folder of a run")
     store = RunStore(folder)
     stored = store.plan()
-    red = red_run(from_document(stored), store.read_results(), store.history().events)
+    red = red_run(from_document(stored), store.read_results(), store.events())
     if wanted is not None:
         red = only(red, wanted)
     out = out or folder / "reproduced.json"

@@ -23,7 +23,6 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from results.store.ingest import RunHistory
     from results.store.tables import RunName
 
-__all__ = ["RunStore", "StoreError", "StoredHistory", "list_runs"]
+__all__ = ["RunStore", "StoreError", "list_runs"]
 
 PLAN_VERSION = 1
 _NODES_MAX = 1000
@@ -57,14 +56,6 @@ DERIVED = frozenset(
 
 Page = Callable[["RunStore", RunResults], None]
 """Writes a page of a judgement into the run's folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredHistory:
-    """The events of a run, and how many bytes of a torn last line were dropped."""
-
-    events: list[Event]
-    dropped_bytes: int
 
 
 class RunStore:
@@ -207,13 +198,13 @@ class RunStore:
             raise StoreError(f"{self.plan_path}: the plan names no checks")
         return plan
 
-    def history(self) -> StoredHistory:
-        """Return the run's journal.
+    def events(self) -> list[Event]:
+        """Return the whole events of the run's journal.
 
         Raises HistoryError when it is damaged, StoreError when there is none.
         """
         with reading(self.journal_path):
-            return StoredHistory(*read_journal(self.journal_path))
+            return read_journal(self.journal_path)[0]
 
     def tables(self, name: RunName) -> RunHistory:
         """Return the run's history in columns and as tables.

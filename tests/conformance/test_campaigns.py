@@ -135,12 +135,12 @@ def play(arm, document, tmp_path):
     found = {check.checker: (check.status, check.summary) for check in results.checks}
     assert {"log-agreement", "invariants", "exercised"} <= set(found)
     traces_are_placed_in_the_run(store, plan)
-    return results.status, found, store.history().events
+    return results.status, found, store.events()
 
 
 def traces_are_placed_in_the_run(store, plan):
     """A leader begins its epoch after the run did, and before the observer saw it lead."""
-    events = store.history().events
+    events = store.events()
     placed = replace(store.evidence(store.plan()).evidence, run_clock=run_clock(events))
     began_ns = {
         (node, int(event.fields["epoch"])): placed.run_ns(event)

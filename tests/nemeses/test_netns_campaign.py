@@ -81,9 +81,7 @@ def test_a_campaign_with_real_network_faults_passes_and_leaves_nothing(tmp_path:
     found = {check.checker: (check.status, check.summary) for check in results.checks}
     assert results.status is Status.PASS, "\n".join(map(str, found.items()))
     assert "faults that bit: delay 1, kill 1, partition 1" in found["exercised"][1]
-    faults = [
-        event for event in store.history().events if event.f in ("delay", "partition", "kill")
-    ]
+    faults = [event for event in store.events() if event.f in ("delay", "partition", "kill")]
     assert {str(event.type) for event in faults} == {"invoke", "ok"}, faults
     assert find_leftovers(tmp_path) == []
 

@@ -36,7 +36,7 @@ def store(tmp_path_factory):
 @pytest.fixture(scope="module")
 def sound(store):
     """The run as its judgement has it: it passes."""
-    plan, events = store.plan(), store.history().events
+    plan, events = store.plan(), store.events()
     run = RunInput(events, pair(events), store.evidence(plan).evidence)
     checks = [check for check in judge(store, keep=False).checks if check.checker != EARNED]
     specs = specs_of(plan)

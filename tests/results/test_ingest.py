@@ -137,12 +137,12 @@ def test_what_columns_do_not_hold_is_read_line_by_line(tmp_path):
 def test_checks_say_the_same_of_columns_and_of_objects(tmp_path):
     store = make_run(tmp_path, stale_reads=2, lost_on="n2", rate_per_s=80)
     plan = store.plan()
-    events = store.history().events
+    events = store.events()
     wrong = Event(len(events), events[-1].time_ns, 99_000, EventType.INVOKE, "read", key="k00")
     odd = replace(wrong, index=wrong.index + 1, type=EventType.INFO, error="wrong-answer: odd")
     with store.journal_path.open("ab") as file:
         file.writelines(map(encode_event, (wrong, odd)))
-    events = store.history().events
+    events = store.events()
     history = store.tables(RUN)
     evidence = store.evidence(plan).evidence
     in_columns = RunInput(history.events, history.operations, evidence)

@@ -79,7 +79,7 @@ def expected(operation, events):
 
 @pytest.mark.slow
 def test_each_operation_of_a_run_is_there_with_all_that_a_table_shows(tmp_path):
-    events = make_run(tmp_path, stale_reads=1).history().events
+    events = make_run(tmp_path, stale_reads=1).events()
     operations = pair(events)
     packed = pack(operations, events)
     assert rows_of(packed) == [expected(operation, events) for operation in operations]
@@ -87,7 +87,7 @@ def test_each_operation_of_a_run_is_there_with_all_that_a_table_shows(tmp_path):
 
 
 def test_of_too_many_those_nearest_to_the_violation_are_there(tmp_path):
-    events = make_run(tmp_path, duration_s=30).history().events
+    events = make_run(tmp_path, duration_s=30).events()
     operations = pair(events)
     near = 20 * SECOND
     packed = pack(operations, events, (near, near), rows_max=200, detail_max=20)
@@ -102,7 +102,7 @@ def test_of_too_many_those_nearest_to_the_violation_are_there(tmp_path):
 
 @pytest.mark.slow
 def test_operations_take_a_few_bytes_each_and_never_more_than_fit(tmp_path):
-    events = make_run(tmp_path, duration_s=60, keys=50).history().events
+    events = make_run(tmp_path, duration_s=60, keys=50).events()
     operations = pair(events)
     packed = pack(operations, events, detail_max=0, fine_max=0)
     assert packed.quantum_ns == 100_000

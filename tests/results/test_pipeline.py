@@ -95,7 +95,7 @@ def test_the_judgement_is_stored_and_judging_again_gives_the_same(tmp_path):
 def test_the_proof_of_every_key_is_stored_and_accepted(tmp_path):
     store = make_run(tmp_path, stale_reads=1)
     judge(store)
-    run = RunInput(store.history().events, pair(store.history().events), evidence_of(store))
+    run = RunInput(store.events(), pair(store.events()), evidence_of(store))
     operations = judged_operations(REGISTER, run)
     lines = store.certificates_path.read_text().splitlines()
     assert len(lines) == len({operation.key for operation in operations})
@@ -186,7 +186,7 @@ def test_a_history_that_cannot_be_is_refused_by_file(tmp_path):
 def test_the_tables_hold_the_history_and_read_back(tmp_path):
     store = make_run(tmp_path, duration_s=12)
     judge(store)
-    events = store.history().events
+    events = store.events()
     assert events_from(pq.read_table(store.parquet_path / EVENTS_FILE)) == events
     assert operations_from(pq.read_table(store.parquet_path / OPERATIONS_FILE)) == pair(events)
 
@@ -289,9 +289,7 @@ def test_two_judgements_at_a_time_both_succeed_and_the_run_stays_whole(tmp_path,
     with ThreadPoolExecutor(3) as threads:
         results = list(threads.map(judge, [store] * 3))
     assert [r.status for r in results] == [Status.PASS] * 3
-    assert len(events_from(pq.read_table(store.parquet_path / EVENTS_FILE))) == len(
-        store.history().events
-    )
+    assert len(events_from(pq.read_table(store.parquet_path / EVENTS_FILE))) == len(store.events())
     assert store.read_results() in results
     chain = read_chain(store.digests_path)
     assert chain.judged["results.json"] == digest_of(store.results_path)

@@ -125,7 +125,7 @@ def test_the_page_shows_verdict_checks_and_chart_without_an_error(browser, store
     assert page.locator("#mutant").count() == bad
     assert page.locator("article.check").count() == 10
     assert page.locator("#checks svg .bar").count() >= (4 if bad else 0)
-    operations = len(pair(stored.history().events))
+    operations = len(pair(stored.events()))
     assert page.get_attribute("#chart", "data-drawn") == str(operations)
     chart = page.locator("#chart").bounding_box()
     assert chart["width"] > 900
@@ -257,7 +257,7 @@ def test_operations_are_found_by_what_a_row_shows(browser, tmp_path):
     page, problems, _ = opened(browser, store)
     drawn(page)
     assert page.locator("#matches tbody tr").count() == 0
-    operations = pair(store.history().events)
+    operations = pair(store.events())
     wanted = [o for o in operations if o.process == 1 and o.key == "k03" and o.type == "ok"]
     page.fill("#search", "process 1 k03 ok")
     page.wait_for_selector("#matches tbody tr")

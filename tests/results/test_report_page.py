@@ -141,7 +141,7 @@ def test_a_story_is_escaped(tmp_path):
 def test_of_a_long_run_the_page_says_what_it_does_not_hold(tmp_path, monkeypatch):
     store = make_run(tmp_path, duration_s=12)
     results = RunResults(Status.PASS, (), {"operations": 1}, "r", {}, {})
-    count = len(pair(store.history().events))
+    count = len(pair(store.events()))
     whole = text_of(render(results, store.plan(), *history_of(store), NODES))
     assert "Chart and search have" not in whole
     monkeypatch.setattr(report_page, "pack", partial(pack, rows_max=100, detail_max=10))
@@ -324,7 +324,7 @@ def test_a_page_holds_all_it_needs_in_less_than_two_hundred_kilobytes(tmp_path):
 @pytest.mark.slow
 def test_many_violations_have_tables_and_the_first_a_picture(tmp_path):
     store = make_run(tmp_path)
-    indexes = [operation.index for operation in pair(store.history().events)]
+    indexes = [operation.index for operation in pair(store.events())]
     many = tuple(
         {"kind": "lost", "explanation": "it is gone", "operations": indexes[at : at + 3]}
         for at in range(30)
@@ -348,7 +348,7 @@ def test_results_that_were_tampered_with_are_one_line_not_a_crash(tmp_path):
 
 @pytest.mark.slow
 def test_the_chart_of_a_whole_run_counts_every_operation(tmp_path):
-    events = make_run(tmp_path).history().events
+    events = make_run(tmp_path).events()
     operations = pair(events)
     rates = throughput(operations, events, events[-1].time_ns)
     counted = sum(rate.sum() for rate in rates.values()) * bucket_s(events[-1].time_ns)
@@ -365,7 +365,7 @@ def test_the_chart_of_a_whole_run_counts_every_operation(tmp_path):
 
 @pytest.mark.slow
 def test_faults_leaders_and_phases_are_read_from_the_journal(tmp_path):
-    events = make_run(tmp_path, duration_s=60).history().events
+    events = make_run(tmp_path, duration_s=60).events()
     spans = fault_spans(events)
     assert [(s.fault, s.targets, s.verified, s.healed) for s in spans] == [
         ("kill", ("n1",), True, True),

@@ -17,7 +17,7 @@ from results.report.story import LINES_MAX, story_of
 
 
 def story(store):
-    results, plan, events = judge(store), store.plan(), store.history().events
+    results, plan, events = judge(store), store.plan(), store.events()
     evidence = replace(store.evidence(plan).evidence, run_clock=run_clock(events))
     return story_of(results.checks, plan, events, pair(events), evidence)
 

@@ -96,7 +96,7 @@ KIND = WorkloadKind("every-workload", "all that read, in turn", {}, create)
 
 def results_of(store: RunStore, name: str) -> list[CheckResult]:
     """Judge one workload's part of a stored run."""
-    events, evidence = store.history().events, store.evidence(store.plan()).evidence
+    events, evidence = store.events(), store.evidence(store.plan()).evidence
     reads = {
         node: replace(read, topics={k: v for k, v in read.topics.items() if part_of(k) == name})
         for node, read in evidence.final_reads.items()

@@ -57,7 +57,7 @@ def test_real_kafka_passes_a_campaign_and_a_lost_topic_is_found(version: str, tm
     trace.write_bytes(trace.read_bytes() + trace.read_bytes().splitlines(keepends=True)[-1])
     assert kraftprobe("gate", "--judge-again", folder).returncode != 0, "traces follow from output"
 
-    events = store.history().events
+    events = store.events()
     run = RunInput(events, pair(events), store.evidence(store.plan()).evidence)
     spec = CheckSpec("durability", {"workload": "set"})
     assert run_check(spec, run).status is Status.PASS
@@ -229,7 +229,7 @@ def test_an_upgrade_passes_and_fails_without_one_record_of_its_level(version: st
 
 def loses_a_finalized_record(store: RunStore) -> None:
     """The run's own logs FAIL the check once one of them lacks the record of the last level."""
-    events, evidence = store.history().events, store.evidence(store.plan()).evidence
+    events, evidence = store.events(), store.evidence(store.plan()).evidence
     run = RunInput(events, [], evidence, WHOLE)
     spec = CheckSpec("upgrade", {})
     assert run_check(spec, run).status is Status.PASS
