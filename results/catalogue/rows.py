@@ -202,22 +202,14 @@ def _row(
     )
 
 
-RUNS_SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in ("run", "verdict", "campaign", "workload")),
-        *((name, pa.string()) for name in ("system", "build", "backend")),
-        *((name, pa.int64()) for name in ("nodes", "seed")),
-        *((name, pa.string()) for name in ("mutant", "asked")),
-        ("started", pa.timestamp("s", tz="UTC")),
-        ("duration_s", pa.float64()),
-        *((name, pa.int64()) for name in ("operations", "ok", "leader_changes")),
-        ("faults", pa.string()),
-        *((name, pa.float64()) for name in ("write_p99_ms", "read_p99_ms")),
-        *((name, pa.float64()) for name in ("unavailability_s", "recovery_s")),
-        ("signed", pa.bool_()),
-        ("folder", pa.string()),
-    ]
-)
+_KINDS = {
+    "str": pa.string(),
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "bool": pa.bool_(),
+    "dt.datetime": pa.timestamp("s", tz="UTC"),
+}
+RUNS_SCHEMA = pa.schema([(f.name, _KINDS[str(f.type).partition(" |")[0]]) for f in fields(Row)])
 CHECKS_SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("run", "checker", "status", "summary")),
@@ -225,7 +217,6 @@ CHECKS_SCHEMA = pa.schema(
         ("judging_s", pa.float64()),
     ]
 )
-assert RUNS_SCHEMA.names == [field.name for field in fields(Row)], "a column for each field"
 
 
 def runs_table(entries: Iterable[Entry]) -> pa.Table:
