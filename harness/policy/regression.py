@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from checkers.verdict import Status
 from harness.policy.document import Baseline
-from harness.policy.requirements import each_once
 from results.catalogue.comparison import Compared, Comparison, compare_all
-from results.gate.policy_gate import GateEntry, Requirement
+from results.gate.policy_gate import GateEntry, Requirement, each_once
 from results.store.facts import Stratum, by_stratum
 from results.store.model import one_line
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from checkers.verdict import Status
 from cluster.mutants import find
 from harness.policy.document import Canary, Policy, Require
-from results.gate.policy_gate import GateEntry, Requirement
+from results.gate.policy_gate import GateEntry, Requirement, each_once
 from results.store.facts import Facts, matches
 from results.store.model import one_line
 
@@ -27,16 +27,6 @@ def requirements_of(policy: Policy, entries: Sequence[GateEntry]) -> list[Requir
         nothing = "all of these are canaries, which say nothing about a release"
         found.append(Requirement("a run of the release", Status.UNDER_EXERCISED, nothing))
     return found
-
-
-def each_once(entries: Sequence[GateEntry]) -> list[GateEntry]:
-    """Leave out repetitions; of a run and its damaged copy, the one that does not pass stays."""
-    kept: dict[str, GateEntry] = {}
-    for number, entry in enumerate(entries):
-        identity = entry.identity or str(number)
-        if identity not in kept or not entry.passed:
-            kept[identity] = entry
-    return list(kept.values())
 
 
 def _requirement(require: Require, runs: Iterable[Facts]) -> Requirement:

@@ -145,15 +145,12 @@ class GateDecision:
     @property
     def summary(self) -> str:
         """The decision, how many runs pass, and of what they are."""
-        passed: dict[str, bool] = {}
-        for number, entry in enumerate(self.entries):
-            identity = entry.identity or str(number)
-            passed[identity] = passed.get(identity, True) and entry.passed
+        found = each_once(self.entries)
         word = "gate open" if self.exit_code == 0 else "gate closed"
-        runs = "run passes" if len(passed) == 1 else "runs pass"
-        text = f"{word}: {sum(passed.values())} of {len(passed)} {runs}"
+        runs = "run passes" if len(found) == 1 else "runs pass"
+        text = f"{word}: {sum(entry.passed for entry in found)} of {len(found)} {runs}"
         if self.requirements:
-            met = sum(found.status is Status.PASS for found in self.requirements)
+            met = sum(each.status is Status.PASS for each in self.requirements)
             are = "requirement is" if len(self.requirements) == 1 else "requirements are"
             text += f", {met} of {len(self.requirements)} {are} met"
         return text + ("; without a canary" if self.canary is None else "") + self._subject()
@@ -177,6 +174,16 @@ class GateDecision:
             found.append(seen.get(identity, ""))
             seen.setdefault(identity, entry.run)
         return found
+
+
+def each_once(entries: Sequence[GateEntry]) -> list[GateEntry]:
+    """Leave out repetitions; of a run and its damaged copy, the one that does not pass stays."""
+    kept: dict[str, GateEntry] = {}
+    for number, entry in enumerate(entries):
+        identity = entry.identity or str(number)
+        if identity not in kept or not entry.passed:
+            kept[identity] = entry
+    return list(kept.values())
 
 
 def decide(
