@@ -68,17 +68,13 @@ def pack(
     operations: Sequence[Operation],
     events: Sequence[Event],
     near_ns: tuple[int, int] | None = None,
-    *,
-    rows_max: int = ROWS_MAX,
-    detail_max: int = DETAIL_MAX,
-    fine_max: int = FINE_MAX,
-    text_max: int = TEXT_MAX,
 ) -> Packed:
     """Pack operations, those nearest to the interval `near_ns` if not all; else the first."""
     columns, ends_ns = columns_of(operations), ended_ns(operations, events)
+    rows_max, detail_max = ROWS_MAX, DETAIL_MAX
     while True:
-        packed = _pack(columns, ends_ns, near_ns, rows_max, detail_max, fine_max)
-        excess = len(packed.text) / text_max
+        packed = _pack(columns, ends_ns, near_ns, rows_max, detail_max)
+        excess = len(packed.text) / TEXT_MAX
         if excess <= 1 or not packed.rows:
             return packed
         rows_max = int(packed.rows / excess * 0.95)
@@ -91,7 +87,6 @@ def _pack(
     near_ns: tuple[int, int] | None,
     rows_max: int,
     detail_max: int,
-    fine_max: int,
 ) -> Packed:
     order = np.lexsort((columns.index, columns.invoke_ns))
     invoked = columns.invoke_ns[order]
@@ -100,7 +95,7 @@ def _pack(
     detail = _nearest(invoked, near_ns, detail_max)
     took_ns = ends_ns[rows]
     took_ns = np.where(took_ns < 0, -1, np.maximum(0, took_ns - invoked))
-    quantum_ns = _quantum(invoked, took_ns, fine_max)
+    quantum_ns = _quantum(invoked, took_ns)
     texts = Table([""])
     processes, process_codes = np.unique(columns.process[rows], return_inverse=True)
     nodes, node_codes = _nodes(columns, rows)
@@ -149,8 +144,8 @@ def _nearest(invoked: Int64s, near_ns: tuple[int, int] | None, most: int) -> tup
     return begin, begin + most
 
 
-def _quantum(invoked: Int64s, took_ns: Int64s, fine_max: int) -> int:
-    quantum_ns = _FINE_NS if len(invoked) <= fine_max else _COARSE_NS
+def _quantum(invoked: Int64s, took_ns: Int64s) -> int:
+    quantum_ns = _FINE_NS if len(invoked) <= FINE_MAX else _COARSE_NS
     largest = max(int(np.max(np.abs(part), initial=0)) for part in (invoked, took_ns))
     while largest // quantum_ns >= _CODE_MAX // 4:
         quantum_ns *= 10

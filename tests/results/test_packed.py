@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.history import Event, EventType, pair
+from results.report import packed as packed_columns
 from results.report.narration import value_text
 from results.report.packed import pack
 
@@ -86,11 +87,13 @@ def test_each_operation_of_a_run_is_there_with_all_that_a_table_shows(tmp_path):
     assert (packed.rows, packed.detailed, packed.of) == (len(operations),) * 3
 
 
-def test_of_too_many_those_nearest_to_the_violation_are_there(tmp_path):
+def test_of_too_many_those_nearest_to_the_violation_are_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(packed_columns, "ROWS_MAX", 200)
+    monkeypatch.setattr(packed_columns, "DETAIL_MAX", 20)
     events = make_run(tmp_path, duration_s=30).events()
     operations = pair(events)
     near = 20 * SECOND
-    packed = pack(operations, events, (near, near), rows_max=200, detail_max=20)
+    packed = pack(operations, events, (near, near))
     rows = rows_of(packed)
     assert (packed.rows, packed.detailed, packed.of) == (200, 20, len(operations))
     by_distance = sorted(operations, key=lambda o: abs(o.invoke_ns - near))
@@ -101,13 +104,16 @@ def test_of_too_many_those_nearest_to_the_violation_are_there(tmp_path):
 
 
 @pytest.mark.slow
-def test_operations_take_a_few_bytes_each_and_never_more_than_fit(tmp_path):
+def test_operations_take_a_few_bytes_each_and_never_more_than_fit(tmp_path, monkeypatch):
+    monkeypatch.setattr(packed_columns, "DETAIL_MAX", 0)
+    monkeypatch.setattr(packed_columns, "FINE_MAX", 0)
     events = make_run(tmp_path, duration_s=60, keys=50).events()
     operations = pair(events)
-    packed = pack(operations, events, detail_max=0, fine_max=0)
+    packed = pack(operations, events)
     assert packed.quantum_ns == 100_000
     assert len(packed.text) / len(operations) < 7
-    small = pack(operations, events, detail_max=0, fine_max=0, text_max=10_000)
+    monkeypatch.setattr(packed_columns, "TEXT_MAX", 10_000)
+    small = pack(operations, events)
     assert len(small.text) <= 10_000
     assert len(operations) / 10 < small.rows < small.of == len(operations)
 
