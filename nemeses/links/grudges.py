@@ -45,10 +45,9 @@ def halves(nodes: Nodes) -> frozenset[Link]:
 def bridge(nodes: Nodes) -> frozenset[Link]:
     """Two halves that do not see each other, and the node in the middle that sees both.
 
-    For n >= 3. With n = 3 every node sees a majority; with odd n every half sees one with the
-    bridge; with even n only the larger half does.
+    For n >= 3, as of a ring. With n = 3 every node sees a majority; with odd n every half sees
+    one with the bridge; with even n only the larger half does.
     """
-    _at_least(3, nodes, "bridge")
     middle = len(nodes) // 2
     return between(nodes[:middle], nodes[middle + 1 :])
 
@@ -63,7 +62,6 @@ def majorities_ring(nodes: Nodes) -> frozenset[Link]:
     its ends, which is the bridge, and still lets every node see another majority (a, b), (a, b, c),
     (b, c). Sees is symmetric, as a request needs its response.
     """
-    _at_least(3, nodes, "majorities-ring")
     size = len(nodes)
     if size == 3:
         return bridge(nodes)
@@ -74,11 +72,6 @@ def majorities_ring(nodes: Nodes) -> frozenset[Link]:
         for j, b in enumerate(nodes)
         if min((i - j) % size, (j - i) % size) > reach
     )
-
-
-def _at_least(count: int, nodes: Nodes, shape: str) -> None:
-    if len(nodes) < count:
-        raise ValueError(f"partition shape {shape} needs at least {count} nodes")
 
 
 def links_of(fault: str, text: object, nodes: Sequence[str]) -> tuple[Link, ...]:

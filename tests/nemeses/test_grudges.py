@@ -110,9 +110,3 @@ def test_outgoing_and_incoming_cut_one_direction_only(nodes):
     assert out == {(nodes[0], other) for other in nodes[1:]}
     assert into == {(other, nodes[0]) for other in nodes[1:]}
     assert out | into == grudges.isolate(nodes, nodes[:1])
-
-
-@pytest.mark.parametrize("shape", [grudges.bridge, grudges.majorities_ring])
-def test_two_nodes_are_too_few_for_a_bridge_or_a_ring(shape):
-    with pytest.raises(ValueError, match="needs at least 3 nodes"):
-        shape(named(2))
