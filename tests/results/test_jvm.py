@@ -128,7 +128,7 @@ def test_a_master_that_spark_does_not_know_is_reported_without_its_stack(tmp_pat
 
 def test_a_jvm_that_is_gone_is_reported_by_its_log(tmp_path, monkeypatch):
     def lost(spark, port, secret):
-        with (spark._folder / "output.txt").open("a") as output:
+        with spark._output.open("a") as output:
             output.write(
                 "13:51:23 ERROR o.a.spark.Backend: All masters are unresponsive!\n\tat x\n"
             )
