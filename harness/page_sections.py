@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.errors import UsageError
+from results.store.files import write_atomically
 
 
 def read_section(page: Path, name: str) -> str:
@@ -18,7 +19,7 @@ def read_section(page: Path, name: str) -> str:
 def write_section(page: Path, name: str, lines: list[str]) -> None:
     """Replace a section of a page. Raises UsageError where the page has none, OSError."""
     before, _, after = _split(page, name)
-    page.write_text("\n".join([before, *lines, "", after]), encoding="utf-8")
+    write_atomically(page, "\n".join([before, *lines, "", after]).encode())
 
 
 def _split(page: Path, name: str) -> tuple[str, str, str]:

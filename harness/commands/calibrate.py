@@ -32,6 +32,7 @@ from harness.sim.calibration.calibration import (
 )
 from harness.terminal.answers import Shown, answer
 from harness.terminal.progress import progress_bar
+from results.store.files import write_atomically
 
 
 @click.command(cls=Command)
@@ -116,7 +117,7 @@ def calibrate(
     lost = score.losses(document, [] if earlier is None else earlier["trials"])
     if page is not None and earlier is not None and against is not None:
         merged = score.merge(earlier, document)
-        against.write_text(render(merged), encoding="utf-8")
+        write_atomically(against, render(merged))
         write_section(page, score.SECTION, list(score.section(merged)))
     status = Status.UNKNOWN if lost else Status.PASS
     status = Status.FAIL if score.alarms(document) else status

@@ -7,7 +7,6 @@ DIR/calibration.md    the score and a row for each mutant
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +18,7 @@ from harness.errors import BatchError
 from harness.sim.calibration import score
 from harness.sim.calibration.trial import try_clean, try_mutant
 from harness.source_digest import source_digest
+from results.store.files import write_atomically
 
 VERSION = 1
 _BYTES_MAX = 1 << 26
@@ -87,18 +87,13 @@ class Calibration:
 
     def _store(self) -> None:
         lines = "\n".join(score.page(self.document)) + "\n"
-        for path, content in (
-            (self._path, render(self.document)),
-            (self._path.with_suffix(".md"), lines),
-        ):
-            temporary = path.with_suffix(f".tmp{os.getpid()}")
-            temporary.write_text(content, encoding="utf-8")
-            temporary.replace(path)
+        write_atomically(self._path, render(self.document))
+        write_atomically(self._path.with_suffix(".md"), lines.encode())
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render(document: Mapping[str, Any]) -> bytes:
     """Return the content of the file."""
-    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+    return json.dumps(document, indent=1, allow_nan=False).encode() + b"\n"
 
 
 def read_calibration(path: Path) -> dict[str, Any]:
