@@ -104,13 +104,15 @@ def _stream(plan: Plan, workload: Workload) -> TimeLimit:
 
 
 def pinned_to(plan: Plan, worker: int) -> str | None:
-    """Return the node that a worker of the stream is pinned to; at most half of them are.
+    """Return the node that a worker of the stream is pinned to, to read there or to write.
 
-    None of those with operations of the list: these name the node to ask themselves.
+    At most half of them are (unlike those of `harness.run.phases`, each at the next node: drawn
+    worlds are what they were), none with operations of the list: these name their nodes themselves.
     """
     if plan.rate_per_s <= 0 or worker >= plan.concurrency // 2 or worker in _by_worker(plan):
         return None
-    return plan.node_names[worker % plan.nodes]
+    nodes = plan.nodes_at("CONTROLLER" if worker % 2 else plan.kind.reads_at)
+    return nodes[worker % len(nodes)]
 
 
 class ScriptedClient:

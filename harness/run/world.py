@@ -25,8 +25,9 @@ from nemeses import drive
 from nemeses.base import Injection, View
 from workloads.base import LeaderTracker
 
-HUNG_AFTER = 5
-"""Time-outs of an operation after which a client that has not returned is replaced ..."""
+HUNG_AFTER = 12
+"""Time-outs of an operation after which a client that has not returned is replaced (a read of a
+whole set may take `workloads.driven.WHOLE` of them) ..."""
 HUNG_AFTER_MIN_S = 10.0
 """... at the earliest after so long: a loop that is starved of processor time is slow itself."""
 FIRST_BOUND_S = 120.0

@@ -52,6 +52,11 @@ def test_rate_without_jitter_spaces_operations_evenly():
     assert times_s(events) == pytest.approx([0, 0.1, 0.2, 0.3, 0.4])
 
 
+def test_a_rate_of_next_to_nothing_is_one_operation():
+    events, _ = play(Clients(TimeLimit(5, Rate(5e-324, endless(), Random(7)))), 2, latency_s=0.001)
+    assert times_s(events) == [0]
+
+
 def test_rate_does_not_make_up_for_a_pause():
     def latency(op):
         return 5 if op.value == 0 else 0.001

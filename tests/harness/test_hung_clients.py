@@ -24,11 +24,16 @@ from nemeses.at_once import CLOSE_BOUND_S, OutOfTimeError, in_time
 from tests.harness.fake_cluster import FakeCluster
 from tests.harness.test_broken_faults import deaf, for_ever
 from tests.harness.test_run_phases import plan, play
+from workloads import driven
 from workloads.base import Completion
 from workloads.register import RegisterClient
 
 THE_PLAN = {"duration_s": 6, "faults": [], "workload_options": {"keys": 3}}
 BOUND_S = world.HUNG_AFTER_MIN_S
+
+
+def test_a_client_has_time_for_a_read_of_a_whole_set():
+    assert world.HUNG_AFTER > driven.WHOLE
 
 
 def answers(events, reads):

@@ -22,6 +22,7 @@ from cluster.systems.kafka import kind as kafka
 from harness.plan.document import from_document
 from harness.plan.plan import Plan
 from harness.plan.stored_document import checks_for
+from harness.run import scripted_clients
 from harness.run.final_reads import SENTINEL_PREFIX, Cells, read_all
 from harness.run.final_reads import _read_node as read_node
 from harness.run.interpreter import HarnessError
@@ -345,6 +346,17 @@ def test_some_workers_stay_with_one_node_and_most_follow_the_leader():
     pins = [pinned_to(plan(concurrency=8), worker) for worker in range(8)]
     assert pins == ["n1", "n2", "n3", "n1"] + [None] * 4
     assert pinned_to(plan(concurrency=1), 0) is None
+
+
+def test_clients_of_a_script_stay_with_nodes_that_serve_them():
+    settings = {"system": "apache-kafka", "system_options": {"roles": "controller,broker,broker"}}
+    scripted = from_document(
+        {**settings, "seed": 1, "schedule": [{"steps": [{"kind": "kill", "targets": "leader"}]}]}
+    )
+    pins = [scripted_clients.pinned_to(scripted, worker) for worker in range(15)]
+    assert pins == ["n2", "n1", "n2", "n1", "n2", "n1", "n2"] + [None] * 8
+    own = replace(scripted, system="kraft", system_options={}, concurrency=6)
+    assert [scripted_clients.pinned_to(own, n) for n in range(4)] == ["n1", "n2", "n3", None]
 
 
 N1, N2 = {"targets": "node:n1"}, {"targets": "node:n2"}

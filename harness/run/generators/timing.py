@@ -22,6 +22,9 @@ from harness.run.generators.base import (
 )
 from workloads.base import Op
 
+_RATE_MIN_PER_S = 1e-9
+"""An operation in 30 years: of a lower rate there is none either."""
+
 
 class Rate(Inside):
     """At most `per_s` operations a second over all workers.
@@ -33,7 +36,7 @@ class Rate(Inside):
 
     def __init__(self, per_s: float, inner: Generator, random: Random | None = None) -> None:
         assert per_s > 0, "a rate is positive"
-        self._gap_ns = NANOSECONDS / per_s
+        self._gap_ns = NANOSECONDS / max(per_s, _RATE_MIN_PER_S)
         super().__init__(inner)
         self._random = random
         self._free_at_ns = 0
