@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, NoReturn
@@ -49,9 +50,15 @@ def read_document(
     return document
 
 
+_DEEP = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){100}""", re.ASCII)
+"""A dotted key of so many parts, for which tomllib needs time and memory by their square."""
+
+
 def _parse(text: str, suffix: str) -> Any:
     if suffix == ".json" or (suffix != ".toml" and text.lstrip().startswith("{")):
         return parse_json(text)
+    if _DEEP.search(text):
+        raise RecursionError
     return tomllib.loads(text)
 
 

@@ -89,12 +89,11 @@ def _releases(plan: Plan, versions: str) -> Sequence[str]:
     """Return the releases, oldest first, each ready to run. Raises UsageError, SettingError."""
     if plan.system != kafka_raft.NAME:
         raise UsageError(f"bisect is for plans of system {kafka_raft.NAME}, not {plan.system}")
-    if len(set(kafka_raft.runs_of(request_of(plan)))) > 1:
+    if len(kafka_raft.runs_of(request_of(plan))) > 1:
         raise UsageError("bisect is for plans of one release, not of several in one quorum")
-    given = [part.strip() for part in versions.split(",")]
-    for release in given:
-        options = {**plan.system_options, kafka_raft.VERSION: release}
-        plan.kind.check(SystemRequest(plan.node_settings, options))
+    given = kafka_raft.runs_of(SystemRequest({}, {kafka_raft.VERSION: versions}))
+    if kafka_raft.OWN in (*given, _release(plan)):
+        raise UsageError(f"bisect is for releases of Kafka, and {kafka_raft.OWN} is none")
     releases = sorted({*given, _release(plan)}, key=lambda v: [int(n) for n in v.split(".")])
     if len(releases) < 2:
         raise UsageError("--kafka-versions: give a release beside that of the plan")

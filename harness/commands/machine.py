@@ -29,7 +29,7 @@ from cluster.backends.registry import BACKENDS
 from cluster.backends.ssh.leftovers import abandoned_hosts, clean_host
 from harness.commands.options import Command, json_option, runs_option, shown_options
 from harness.doctor.examination import examine, explain, shortcomings, tables
-from harness.errors import EXIT_USAGE
+from harness.errors import EXIT_USAGE, UsageError
 from harness.terminal.answers import Shown, answer, print_document
 from harness.terminal.progress import Steps, console_of
 
@@ -49,6 +49,8 @@ def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -
 
     Exit code 0 when campaigns can run on one of the backends here, else 2.
     """
+    if inventory is not None and "ssh" not in (backends or BACKENDS):
+        raise UsageError("--inventory names the hosts of --backend ssh, which is not examined")
     steps = Steps(console_of(Shown.JSON if as_json else Shown.LINES))
     found = examine(backends or BACKENDS, inventory, steps)
     if as_json:

@@ -241,7 +241,11 @@ def _system(asked: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, 
     if len(options) < len(pairs):
         raise UsageError("an option of the system is given twice; give it once")
     if options:
-        of_plan = dict(document.get("system_options", {}))
+        from harness.plan.plan import OPTIONS  # noqa: PLC0415  (as above)
+
+        of_plan = OPTIONS.read(
+            document.get("system_options", {}), place=("the plan's system_options",)
+        )
         if options.keys() & _RUN_FROM:
             of_plan = {key: value for key, value in of_plan.items() if key not in _RUN_FROM}
         changed["system_options"] = {**of_plan, **options}

@@ -31,7 +31,7 @@ from harness.errors import UsageError
 from harness.full_disk import full_disk_of
 from harness.judge.verdict_output import COLOURS
 from harness.plan.document import in_simulation
-from harness.plan.plan import Plan
+from harness.plan.plan import OPTIONS, Plan
 from harness.plan.system_request import system_unlike_real
 from harness.signals.interrupt import interruptible
 from harness.sim.batch.batch import Batch, run_on_spark, run_plainly
@@ -154,8 +154,8 @@ def sim(
 def replay(file: Path, out: Path | None, shown: Shown) -> int:
     """Run a stored plan again in simulation and print its story.
 
-    Exit code: that of its verdict; 2 when the file names a violated property that the replay does
-    not violate.
+    Exit code: that of its verdict; without --out 2 when the file names a violated property that the
+    replay does not violate.
     """
     with error_origin(file):
         document = read_document(file)
@@ -307,7 +307,9 @@ def _system(
     kind = system_named(chosen)
     if not kind.simulated:
         raise UsageError(f"system {chosen} has no nodes in the simulated world (backend sim)")
-    options = dict(given.get("system_options", {})) if given.get("system") == chosen else {}
+    stated = given.get("system_options", {}) if given.get("system") == chosen else {}
+    with error_origin(campaign):
+        options = OPTIONS.read(stated, place=("the plan's system_options",))
     if kafka_version is not None:
         options["version"] = kafka_version
     unfit = [key for key in options if key not in kind.options]

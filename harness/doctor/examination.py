@@ -150,11 +150,13 @@ def _python() -> Probe:
 
 
 def _jvm() -> Probe:
-    with tempfile.TemporaryDirectory(prefix="kraftprobe-doctor-") as folder:
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="kraftprobe-doctor-") as folder:
             return Probe(possible=True, reason=f"{find_jvm(Path(folder)).version}")
-        except JvmError as error:
-            return Probe(possible=False, reason=str(error), remedy="pip install 'kraftprobe[java]'")
+    except JvmError as error:
+        return Probe(possible=False, reason=str(error), remedy="pip install 'kraftprobe[java]'")
+    except OSError as error:  # as of the next probe, which has its remedy
+        return Probe(possible=False, reason=str(error))
 
 
 def _temporary_folder() -> Probe:

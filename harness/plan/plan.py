@@ -56,13 +56,14 @@ from typing_extensions import TypedDict
 from cluster.backends.registry import BACKENDS, SIM
 from cluster.backends.sim.settings import SimSettings
 from cluster.names import unknown
-from cluster.schemas import Text
+from cluster.schemas import Schema, Text
 from cluster.systems.base import Listener
 from cluster.systems.image import OPTION as IMAGE
 from cluster.systems.kinds import SystemKind, SystemRequest
 from cluster.systems.registry import system_named
 from cluster.systems.secured import SecuritySettings
 from cluster.values import valueclass
+from harness.errors import PlanError
 from harness.plan.field_types import Mutant, Nodes, Seed, Version, node_names
 from harness.plan.schedule import (
     Entry,
@@ -95,6 +96,7 @@ def _join(value: object) -> object:
 
 
 Option = Annotated[Text, BeforeValidator(_join)]
+OPTIONS: Schema[dict[str, str]] = Schema(dict[str, Option], PlanError)
 
 
 def _backend(name: str) -> str:

@@ -44,7 +44,7 @@ def console_of(shown: Shown) -> Console:
 def progress_bar(what: str, total: float, shown: Shown) -> Iterator[Bar]:
     """Show progress on stderr while the block runs, for a person."""
     console = console_of(shown)
-    columns = (TextColumn("{task.description}"), BarColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn())
     is_terminal = can_redraw(console)
     with Progress(*columns, TimeElapsedColumn(), console=console, disable=not is_terminal) as bar:
         yield Bar(bar, what, total, lines=not is_terminal and shown is Shown.LINES)

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
 import click
@@ -546,6 +547,13 @@ def test_campaigns_can_run_without_a_jvm(monkeypatch):
     assert not found["machine"]["a JVM for Spark"]["possible"]
     assert found["can_run"]
     assert result.exit_code == 0
+
+
+def test_a_machine_without_a_temporary_folder_is_examined(monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    found = examination.examine_machine()
+    assert [probe.possible for probe in found.values()] == [True, False, False]
+    assert found["a writable temporary folder"].remedy.startswith("set TMPDIR")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import io
 import json
 import os
 import signal
@@ -13,9 +14,12 @@ from pathlib import Path
 
 import click
 import pytest
+from rich.console import Console
 
 from harness.signals import interrupt
 from harness.signals.interrupt import interruptible, signals_interrupt, stopping
+from harness.terminal import progress
+from harness.terminal.answers import Shown
 from harness.terminal.output import guard
 from tests.harness.test_cli import write_history
 
@@ -234,6 +238,16 @@ def test_an_interrupt_that_strikes_before_the_hook_was_left_strikes_again(monkey
         gc.collect()
         time.sleep(30)
     assert "Exception ignored" not in capfd.readouterr().err
+
+
+def test_a_bar_shows_names_of_plans_as_they_are(monkeypatch):
+    terminal = io.StringIO()
+    console = Console(file=terminal, force_terminal=True, width=80)
+    monkeypatch.setattr(progress, "console_of", lambda _: console)
+    monkeypatch.setattr(progress, "can_redraw", lambda _: True)
+    with progress.progress_bar("searching", 1.0, Shown.LINES) as bar:
+        bar.at(0.5, "1 worlds tried, [/red] 1")
+    assert "1 worlds tried, [/red] 1" in terminal.getvalue()
 
 
 def test_work_that_can_end_early_is_asked_to(monkeypatch):

@@ -303,6 +303,8 @@ def test_what_readers_raise_is_expected_of_a_user():
         ("inventory", INVENTORY.replace(b'"id"', b'"~nobody-here/id"'), "has no such home"),
         ("inventory", b"a = " + b"[" * 3000, "cannot be read as an inventory"),
         ("plan", b"\xff", "cannot be read as a plan: it is not UTF-8 text"),
+        ("plan", b"a . 'b'." * 50_000 + b"c = 1\n", "a plan: it is nested too deeply"),
+        ("plan", b"a = {" + b"'x y'." * 50_000 + b"c = 1}\n", "a plan: it is nested too deeply"),
         (
             "journal",
             JOURNAL.replace(b'"value":1', b'"value":' + b"[" * 200 + b"]" * 200),

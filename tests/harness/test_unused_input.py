@@ -175,6 +175,19 @@ def test_a_schedule_does_not_go_with_no_faults(tmp_path):
     assert "not both" in line
 
 
+@pytest.mark.parametrize("command", [["run", "--image", "x"], ["sim", "--system", "kraft"]])
+def test_options_of_a_system_that_are_no_table_are_refused(tmp_path, command):
+    path = tmp_path / "p.toml"
+    path.write_text("system = 'kraft'\nsystem_options = 'abc'\n")
+    line = one_line_on_stderr(kraftprobe(*command, "--campaign", path))
+    assert line == f"kraftprobe: {path}: the plan's system_options must be a table, not 'abc'"
+
+
+def test_an_inventory_is_refused_where_no_host_is_examined():
+    line = one_line_on_stderr(kraftprobe("doctor", "--backend", "sim", "--inventory", "x"))
+    assert "--inventory names the hosts of --backend ssh" in line
+
+
 @pytest.mark.parametrize("option", [["--stop-at-first"], ["--spark-master", "local[2]"]])
 def test_what_only_a_batch_can_use_is_refused_for_a_single_seed(option):
     assert option[0] in one_line_on_stderr(kraftprobe("sim", "--seed", "1", *option))

@@ -153,6 +153,7 @@ def test_a_thread_that_ended_is_the_same_finding_wherever_the_release_has_the_li
         ("4.3.1", "--kafka-versions: give a release beside that of the plan"),
         ("4.3.1,3.8.0", "give a release of 3.9 to 4.4"),
         ("4.3.1,", "'' is no version of Apache Kafka"),
+        ("4.1.2,kraft", "bisect is for releases of Kafka, and kraft is none"),
         ("four", "'four' is no version of Apache Kafka"),
     ],
 )
