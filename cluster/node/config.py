@@ -162,6 +162,7 @@ _KEEPS_OUT: Final = frozenset(
         "config.providers",
         "connections.max.reauth.ms",
         "delegation.token.secret.key",
+        "max.connections.per.ip.overrides",
         "principal.builder.class",
         "security.providers",
         "super.users",
@@ -329,7 +330,13 @@ def _contradiction(config: NodeConfig) -> str | None:
 
 def _replication_contradiction(config: NodeConfig) -> str | None:
     listener = config.inter_broker_listener_name
-    sasl = config.security[listener].sasl
+    sasl, protocol = config.security[listener].sasl, config.security[listener].protocol.name
+    wanted = config.properties.get("security.inter.broker.protocol", protocol)
+    if wanted != protocol:
+        return (
+            f"security.inter.broker.protocol: is {wanted}, but brokers ask each other on "
+            f"{listener}, which is {protocol}: give inter.broker.listener.name instead"
+        )
     if sasl is not None and sasl.client_mechanism is None:
         return (
             "sasl.mechanism.inter.broker.protocol: is missing, brokers ask each other for records "

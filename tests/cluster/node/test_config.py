@@ -369,6 +369,7 @@ def test_what_shapes_topics_and_places_them_is_read():
         "super.users",
         "allow.everyone.if.no.acl.found",
         "delegation.token.secret.key",
+        "max.connections.per.ip.overrides",
     ],
 )
 def test_what_would_keep_somebody_out_is_not_ignored(key):
@@ -377,6 +378,15 @@ def test_what_would_keep_somebody_out_is_not_ignored(key):
         f"server.properties: line 8: {key} would not be obeyed: this node does not have it; "
         "remove the line to go without"
     )
+
+
+def test_brokers_do_not_ask_each_other_in_plain_what_the_file_has_encrypted():
+    message = error(security__inter__broker__protocol="SSL")
+    assert message == (
+        "server.properties: security.inter.broker.protocol: is SSL, but brokers ask each other on "
+        "CLIENT, which is PLAINTEXT: give inter.broker.listener.name instead"
+    )
+    assert parse_config(text(security__inter__broker__protocol="PLAINTEXT"), "f")
 
 
 def test_an_unknown_key_may_be_near_one_of_kafkas():
