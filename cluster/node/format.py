@@ -34,10 +34,10 @@ from cluster.node.meta_properties import (
     FILE_NAME,
     MetaPropertiesError,
     check_is_empty,
-    load_or_format,
     random_uuid,
+    write_identity,
 )
-from cluster.node.ports import Disk, Endpoint, Random
+from cluster.node.ports import Disk, Endpoint
 from cluster.node.runtime.disk import DiskLockedError, FileDisk
 from cluster.node.runtime.listening import with_own_host
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
@@ -85,7 +85,6 @@ def initial_voters(config: NodeConfig, controllers: str | None, own: uuid.UUID) 
 def write_folder(
     disk: Disk,
     config: NodeConfig,
-    random_source: Random,
     own: uuid.UUID,
     voters: VoterSet | None,
     now_ms: int,
@@ -105,9 +104,8 @@ def write_folder(
     def identify(error: OSError | None) -> None:
         if error is not None:
             done(error)
-            return
-        besides = ours | {METADATA_DIRECTORY}
-        load_or_format(disk, config.cluster_id, config.node_id, random_source, done, own, besides)
+        else:
+            write_identity(disk, config.cluster_id, config.node_id, own, done)
 
     def begin(error: OSError | None) -> None:
         if error is not None or voters is None:
@@ -164,8 +162,7 @@ async def format_folder(
 ) -> str:
     """Format `metadata.log.dir`; returns the directory id. Raises FormatError."""
     loop = asyncio.get_running_loop()
-    seed = random.SystemRandom()
-    own: uuid.UUID = random_uuid(seed)
+    own: uuid.UUID = random_uuid(random.SystemRandom())
     now_ms = int(time.time() * 1000)
     metadata = _metadata(release, users, now_ms)
     voters = None
@@ -185,7 +182,7 @@ async def format_folder(
         if disk.exists(FILE_NAME):
             raise FormatError(f"{config.metadata_log_dir} is formatted already")
         found: asyncio.Future[Any] = loop.create_future()
-        write_folder(disk, config, seed, own, voters, now_ms, found.set_result, metadata)
+        write_folder(disk, config, own, voters, now_ms, found.set_result, metadata)
         _raise(await found)
     except MetaPropertiesError as error:
         raise FormatError(f"{config.metadata_log_dir}: {error}") from error

@@ -72,7 +72,9 @@ def identify(
             done({path: found[path] for path in disks})
 
     for path in missing:
-        _format(disks[path], cluster_id, node_id, random_uuid(random), partial(on_identity, path))
+        write_identity(
+            disks[path], cluster_id, node_id, random_uuid(random), partial(on_identity, path)
+        )
     if not missing:
         done(found)
 
@@ -100,30 +102,7 @@ def _check_distinct(found: Mapping[str, Identity]) -> None:
         seen[identity] = path
 
 
-def load_or_format(
-    disk: Disk,
-    cluster_id: str,
-    node_id: int,
-    random: Random,
-    done: Callable[[uuid.UUID | OSError], None],
-    wanted: uuid.UUID | None = None,
-    besides: frozenset[str] = frozenset(),
-) -> None:
-    """Read the folder's directory id, or format an empty folder with `wanted` or a random one.
-
-    `besides`: names that may be in a folder that counts as empty.
-
-    `done` is called once: within this call when the file is there, else when it is durable or the
-    disk failed. Raises MetaPropertiesError.
-    """
-    if disk.exists(FILE_NAME):
-        done(_parse(disk.read(FILE_NAME), cluster_id, node_id))
-        return
-    check_is_empty(disk, besides)
-    _format(disk, cluster_id, node_id, random_uuid(random) if wanted is None else wanted, done)
-
-
-def _format(
+def write_identity(
     disk: Disk,
     cluster_id: str,
     node_id: int,

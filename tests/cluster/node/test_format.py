@@ -18,7 +18,7 @@ from cluster.node.kraft.messages import ReplicaKey
 from cluster.node.kraft.quorum.bootstrap import write_bootstrap
 from cluster.node.kraft.quorum.voters import Voter, VoterSet
 from cluster.node.log.metadata.snapshot import BOOTSTRAP_ID, parse_snapshot
-from cluster.node.meta_properties import formatted_cluster_id, load_or_format
+from cluster.node.meta_properties import formatted_cluster_id, identify
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.disk import FileDisk
 from cluster.node.security.jaas import Credentials
@@ -59,8 +59,8 @@ def test_a_folder_is_formatted_with_the_first_voters(tmp_path):
     assert voters.endpoint(3) == Endpoint(3, "h3", 9093)
 
     found = []
-    on_disk(config, lambda disk: load_or_format(disk, "c", 2, random.Random(1), found.append))
-    assert found == [uuid_from_text(IDS[1])]
+    on_disk(config, lambda disk: identify({"": disk}, "c", 2, random.Random(1), found.append))
+    assert found == [{"": uuid_from_text(IDS[1])}]
 
 
 def test_a_standalone_voter_is_alone(tmp_path):

@@ -10,7 +10,6 @@ from cluster.node.meta_properties import (
     MetaPropertiesError,
     UnreadableIdentityError,
     identify,
-    load_or_format,
 )
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
 
@@ -56,7 +55,7 @@ class MemoryDisk:
 
 def load(disk, cluster_id="c", node_id=1, seed=1):
     found = []
-    load_or_format(disk, cluster_id, node_id, random.Random(seed), found.append)
+    identify({"": disk}, cluster_id, node_id, random.Random(seed), lambda it: found.append(it[""]))
     disk.settle()
     (result,) = found
     return result
@@ -72,7 +71,7 @@ def test_an_empty_folder_gets_an_identity_that_stays():
 def test_the_identity_is_whole_and_durable_before_it_is_used():
     disk = MemoryDisk()
     found = []
-    load_or_format(disk, "c", 1, random.Random(1), found.append)
+    identify({"": disk}, "c", 1, random.Random(1), found.append)
     while disk.waiting:
         assert found == []
         disk.waiting.pop(0)(None)

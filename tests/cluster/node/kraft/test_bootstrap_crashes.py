@@ -16,7 +16,7 @@ from cluster.node.kraft.messages import ReplicaKey
 from cluster.node.kraft.quorum.bootstrap import write_bootstrap
 from cluster.node.kraft.quorum.voters import Voter, VoterSet
 from cluster.node.log.metadata.snapshot import BOOTSTRAP_ID, parse_snapshot, snapshot_name
-from cluster.node.meta_properties import FILE_NAME, MetaPropertiesError, load_or_format
+from cluster.node.meta_properties import FILE_NAME, MetaPropertiesError, identify
 from cluster.node.ports import Endpoint
 from tests.cluster.node.kraft.dynamic import voter_ids
 from tests.cluster.node.kraft.test_snapshots import PowerCut, agrees
@@ -44,9 +44,9 @@ def voter_set(*keys):
 VOTERS = voter_set(ReplicaKey(1, OWN), ReplicaKey(2, uuid.UUID(int=2_002)))
 
 
-def format_(disk, steps, voters=VOTERS, seed=1):
+def format_(disk, steps, voters=VOTERS):
     done = []
-    write_folder(disk, CONFIG, random.Random(seed), OWN, voters, 7, done.append)
+    write_folder(disk, CONFIG, OWN, voters, 7, done.append)
     steps.run()
     return done
 
@@ -76,8 +76,8 @@ def test_a_folder_that_is_formatted_has_its_first_voters_whenever_the_power_fail
             assert format_(disk, steps) == [OWN], f"operation {operation}: not formatted anew"
         assert version_and_voters(disk) == (1, (1, 2)), f"operation {operation}"
         found = []
-        load_or_format(disk, "c", 1, random.Random(9), found.append)
-        assert found == [OWN]
+        identify({"": disk}, "c", 1, random.Random(9), found.append)
+        assert found == [{"": OWN}]
 
     assert crash_everywhere(keep, attempt) > 8
     assert unformatted > 4

@@ -13,7 +13,7 @@ import pytest
 
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.node.kraft.quorum.quorum_state_store import QuorumStateStore
-from cluster.node.meta_properties import load_or_format
+from cluster.node.meta_properties import identify
 from tests.cluster.node.log.log_helpers import DIRECTORY, Logs, Steps, batch, fail
 from tests.cluster.node.log.test_log_start import EPOCHS, StopAt, filled, offsets
 
@@ -145,16 +145,15 @@ def test_an_identity_that_was_used_is_there_after_a_crash_at_any_operation(keep)
         disk = MemoryDisk(steps.call_later)
         stop_on(disk)
         used = []
-        load_or_format(disk, "c", 1, random.Random(operation), used.append)
+        identify({"": disk}, "c", 1, random.Random(operation), used.append)
         steps.run()
         disk.on_operation = None
         disk.power_on()
         found = []
-        load_or_format(disk, "c", 1, random.Random("another"), found.append)
+        identify({"": disk}, "c", 1, random.Random("another"), found.append)
         steps.run()
-        (identity,) = found
-        assert isinstance(identity, uuid.UUID)
+        assert isinstance(found[0][""], uuid.UUID)
         if used:
-            assert used == [identity], f"operation {operation}"
+            assert used == found, f"operation {operation}"
 
     assert crash_everywhere(keep, attempt) > 2

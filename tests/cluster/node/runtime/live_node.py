@@ -12,7 +12,7 @@ from pathlib import Path
 from cluster.node.assembly import Node, Seams
 from cluster.node.config import parse_config
 from cluster.node.log.data.log_manager import LogDir, LogDirs
-from cluster.node.meta_properties import load_or_format
+from cluster.node.meta_properties import identify
 from cluster.node.protocol.apis import ApiKey, ListenerType
 from cluster.node.protocol.codec import read_response
 from cluster.node.protocol.server import ListenerService
@@ -50,7 +50,7 @@ class LiveNode:
         )
         self.disk = FileDisk(folder, self.loop)
         directory = self.loop.create_future()
-        load_or_format(self.disk, "c", 1, random.Random(1), directory.set_result)
+        identify({"": self.disk}, "c", 1, random.Random(1), directory.set_result)
         self.network = TcpNetwork()
         seams = Seams(
             LoopClock(self.loop),
@@ -58,7 +58,7 @@ class LiveNode:
             self.network,
             self.network,
             self.disk,
-            LogDirs((LogDir(str(config.metadata_log_dir), await directory, self.disk),)),
+            LogDirs((LogDir(str(config.metadata_log_dir), (await directory)[""], self.disk),)),
             random.Random(1),
             no_trace,
         )
