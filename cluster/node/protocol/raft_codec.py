@@ -49,7 +49,7 @@ _LEADER: Final = {
 
 
 def _codec(key: ApiKey, request: Mapping, response: Mapping) -> RaftCodec:
-    return RaftCodec(key, request.write, request.read, response.write, response.read)
+    return RaftCodec(key, request.flat, request.write, request.read, response.write, response.read)
 
 
 # -- elections: Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54) ----------------------------
@@ -123,8 +123,8 @@ _FETCH_RESPONSE: Final = Mapping(
     },
     derived={"aborted_transactions": lambda _: ()},
 )
-_FETCH: Final = RaftCodec(
-    ApiKey.FETCH, _FETCH_REQUEST.write, _read_fetch, _FETCH_RESPONSE.write, _FETCH_RESPONSE.read
+_FETCH: Final = replace(
+    _codec(ApiKey.FETCH, _FETCH_REQUEST, _FETCH_RESPONSE), read_request=_read_fetch
 )
 _FETCH_SNAPSHOT: Final = _codec(
     ApiKey.FETCH_SNAPSHOT,
@@ -219,12 +219,9 @@ _QUORUM_RESPONSE: Final = Mapping(
     },
     derived={"error_message": lambda m: None if m.error is ErrorCode.none else m.error.name},
 )
-_DESCRIBE_QUORUM: Final = RaftCodec(
-    ApiKey.DESCRIBE_QUORUM,
-    Mapping(m.DescribeQuorumRequest, _quorum).write,
-    _read_quorum_request,
-    _QUORUM_RESPONSE.write,
-    _QUORUM_RESPONSE.read,
+_DESCRIBE_QUORUM: Final = replace(
+    _codec(ApiKey.DESCRIBE_QUORUM, Mapping(m.DescribeQuorumRequest, _quorum), _QUORUM_RESPONSE),
+    read_request=_read_quorum_request,
 )
 
 # -- AddRaftVoter (80), RemoveRaftVoter (81), UpdateRaftVoter (82) -------------------------------
@@ -290,6 +287,7 @@ _REMOVE_VOTER: Final = _codec(
 )
 _UPDATE_VOTER: Final = RaftCodec(
     ApiKey.UPDATE_RAFT_VOTER,
+    v.UpdateVoterRequest,
     _UPDATE_REQUEST.write,
     _UPDATE_REQUEST.read,
     _write_update_response,
@@ -311,15 +309,5 @@ CODECS: Final[Table[ApiKey, RaftCodec]] = {
     )
 }
 
-REQUEST_KEYS: Final[Table[type[Any], ApiKey]] = {
-    m.VoteRequest: ApiKey.VOTE,
-    m.BeginQuorumEpochRequest: ApiKey.BEGIN_QUORUM_EPOCH,
-    m.EndQuorumEpochRequest: ApiKey.END_QUORUM_EPOCH,
-    m.FetchRequest: ApiKey.FETCH,
-    m.FetchSnapshotRequest: ApiKey.FETCH_SNAPSHOT,
-    m.DescribeQuorumRequest: ApiKey.DESCRIBE_QUORUM,
-    v.AddVoterRequest: ApiKey.ADD_RAFT_VOTER,
-    v.RemoveVoterRequest: ApiKey.REMOVE_RAFT_VOTER,
-    v.UpdateVoterRequest: ApiKey.UPDATE_RAFT_VOTER,
-}
+REQUEST_KEYS: Final[Table[type[Any], ApiKey]] = {c.request: c.key for c in CODECS.values()}
 """Which API each flat request is of."""

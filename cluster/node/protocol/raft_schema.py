@@ -55,6 +55,8 @@ class RaftCodec:
     """
 
     key: ApiKey
+    request: type[Any]
+    """The flat class."""
     write_request: Callable[[Any], Any]
     read_request: Callable[[Any], Any]
     write_response: Callable[[Any], Any]
@@ -155,7 +157,7 @@ class Mapping:
         derived: dict[str, Callable[[Any], Any]] | None = None,
         refusal: Any = None,
     ) -> None:
-        self._flat, self._entity, self._refusal = flat, entity, refusal
+        self.flat, self._entity, self._refusal = flat, entity, refusal
         known = _names(entity)
         self._topics = next((name for name in ("topics", "responses") if name in known), "")
         self._endpoints = next(
@@ -215,7 +217,7 @@ class Mapping:
     def read(self, message: Any) -> Any:
         """Return the flat message. Raises Refused, ConversionError."""
         if self._has_top_level and (top := message.error_code) is not ErrorCode.none:
-            return self._flat(**{**self._unknown, "error": top, "top_level_error": top})
+            return self.flat(**{**self._unknown, "error": top, "top_level_error": top})
         partition = self._partition(getattr(message, self._topics)) if self._topics else None
         values = {
             name: get(partition if is_inside else message) for name, get, is_inside in self._reads
@@ -225,7 +227,7 @@ class Mapping:
         if self._endpoints:
             found = getattr(message, self._endpoints)
             values["leader_endpoint"] = self._leader_endpoint(values["leader_id"], found or ())
-        return self._flat(**values)
+        return self.flat(**values)
 
     def _partition(self, topics: Any) -> Any:
         """Return the only partition, of the metadata topic where it is a request's."""
