@@ -94,11 +94,11 @@ class TcpNetwork:
         connect: Connect | None = None,
         security: ClientSecurity = PLAINTEXT,
     ) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
+        self.client_id = client_id
+        self.dial = connect
+        self.security = security
         self._routes = dict(routes or {})
-        self._connect = connect
-        self._client_id = client_id
-        self._security = security
         self._peers: dict[Endpoint, _Peer] = {}
         self._closed = False
 
@@ -110,21 +110,14 @@ class TcpNetwork:
         on_reply: Callable[[Any], None],
     ) -> None:
         if self._closed:
-            self._loop.call_soon(on_reply, Failure.NOT_SENT)
+            self.loop.call_soon(on_reply, Failure.NOT_SENT)
             return
         peer = self._peers.pop(destination, None)
         if peer is None:
             self._forget_idle()
             route = self._routes.get(destination.node_id)
             dialled = Endpoint(destination.node_id, *route) if route else destination
-            peer = _Peer(
-                self._loop,
-                dialled,
-                destination.host,
-                self._client_id,
-                self._connect,
-                self._security,
-            )
+            peer = _Peer(self, dialled, destination.host)
         self._peers[destination] = peer  # the last of all
         peer.submit(message, timeout_ms, on_reply)
 
@@ -145,21 +138,11 @@ class TcpNetwork:
 class _Peer:
     """One destination: its connection, and the requests that wait for it or for answers."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        endpoint: Endpoint,
-        host_name: str,
-        client_id: str,
-        dial: Connect | None,
-        security: ClientSecurity,
-    ) -> None:
-        self._loop = loop
+    def __init__(self, network: TcpNetwork, endpoint: Endpoint, host_name: str) -> None:
+        self._network = network
+        self._loop = network.loop
         self._endpoint = endpoint
         self._host_name = host_name
-        self._dial = dial
-        self._client_id = client_id
-        self._security = security
         self._state = _State.IDLE
         self._waiting: deque[_Call] = deque()
         self._in_flight: dict[int, _Call] = {}
@@ -222,9 +205,9 @@ class _Peer:
         if version is None:
             self._loop.call_soon(call.finish, Failure.UNSUPPORTED_VERSION)
             return
-        correlation_id = self._next_correlation_id
+        correlation_id, client_id = self._next_correlation_id, self._network.client_id
         try:
-            frame = codec.write_request(call.message, version, correlation_id, self._client_id)
+            frame = codec.write_request(call.message, version, correlation_id, client_id)
         except codec.UnwritableError:
             self._loop.call_soon(call.finish, Failure.UNSUPPORTED_VERSION)
             return
@@ -324,20 +307,21 @@ class _Peer:
         self._connecting = self._loop.create_task(self._open())
 
     async def _open(self) -> None:
+        security, dial = self._network.security, self._network.dial
         connection = self._opening = PeerConnection(
-            self._loop, self, self._client_id, self._security
+            self._loop, self, self._network.client_id, security
         )
-        tls = self._security.tls
+        tls = security.tls
         # A proxy in the link has another address; the certificate is still the peer's.
         name = None if tls is None else self._host_name
         try:
-            if self._dial is None:
+            if dial is None:
                 host, port = self._endpoint.host, self._endpoint.port
                 await self._loop.create_connection(
                     lambda: connection, host, port, ssl=tls, server_hostname=name
                 )
             else:
-                dialled = await self._dial(self._endpoint)
+                dialled = await dial(self._endpoint)
                 try:
                     await self._loop.create_connection(
                         lambda: connection, sock=dialled, ssl=tls, server_hostname=name
