@@ -72,9 +72,8 @@ def identify(
             done({path: found[path] for path in disks})
 
     for path in missing:
-        write_identity(
-            disks[path], cluster_id, node_id, random_uuid(random), partial(on_identity, path)
-        )
+        own = random_uuid(random)
+        write_identity(disks[path], cluster_id, node_id, own, partial(on_identity, path))
     if not missing:
         done(found)
 

@@ -13,9 +13,11 @@ for what nobody syncs.
 A sync of a file that did not change since its last sync in this process costs nothing. A sync does
 not cover the file's name: that is what `sync_directory` is for.
 
-A sync `aside` is done by a second thread (`aside`). The first opens the file anew when the queue
-comes to it, so that neither a rename nor a removal behind it changes what is synced, and the kernel
-reports an error of the file to either: each description of an open file learns of it once.
+A sync `aside` is done by a second thread: a full segment takes seconds to reach the medium,
+in which no append would reach the kernel (Kafka gives it to its scheduler, UnifiedLog.roll). The
+first opens the file anew when the queue comes to it, so that neither a rename nor a removal behind
+it changes what is synced, and the kernel reports an error of the file to either: each description
+of an open file learns of it once.
 """
 
 from __future__ import annotations
@@ -25,14 +27,12 @@ import errno
 import fcntl
 import os
 import shutil
-import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 
 from cluster.node.ports import Completion, nothing
-from cluster.node.runtime.aside import AsideThread
+from cluster.node.runtime.threads import CallThread
 
 LOCK_FILE = ".lock"
 
@@ -53,12 +53,10 @@ class FileDisk:
         self._lock = _lock(self._folder / LOCK_FILE)
         self._loop = loop
         self._writer = _Writer(str(self._folder))
-        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._closed = False
         self._abandoned = False
-        self._aside = AsideThread("disk-aside")
-        self._thread = threading.Thread(target=self._run, name="disk", daemon=True)
-        self._thread.start()
+        self._queue = CallThread("disk")
+        self._aside = CallThread("disk-aside")
 
     def append(self, path: str, data: bytes, *, at_once: bool = False) -> None:
         append = self._writer.append_at_once if at_once else self._writer.append
@@ -139,16 +137,18 @@ class FileDisk:
         if self._closed:
             return
         self._closed = self._abandoned = True
-        self._queue.put(None)
-        self._thread.join()
+        self._queue.end()
         self._aside.end()
         self._writer.close()
         os.close(self._lock)
 
     def _put(self, operation: Callable[[], None], done: Completion | None = None) -> None:
+        self._put_step(partial(self._apply, operation, done))
+
+    def _put_step(self, step: Callable[[], None]) -> None:
         if self._closed:
             raise RuntimeError(f"the disk of {self._folder} is closed")
-        self._queue.put(partial(self._apply, operation, done))
+        self._queue.put(step)
 
     def _put_aside(
         self, open_: Callable[[], int | None], sync: Callable[[int], None], done: Completion
@@ -156,13 +156,13 @@ class FileDisk:
         """Queue a sync aside of what `open_` opens in queue order."""
 
         def hand_over() -> None:
+            if self._abandoned:
+                return
             opened: list[int | None] = []
             self._attempt(lambda: opened.append(open_()))
             self._aside.put(partial(self._sync_aside, opened, sync, done))
 
-        if self._closed:
-            raise RuntimeError(f"the disk of {self._folder} is closed")
-        self._queue.put(hand_over)
+        self._put_step(hand_over)
 
     def _sync_aside(
         self, opened: list[int | None], sync: Callable[[int], None], done: Completion
@@ -176,13 +176,10 @@ class FileDisk:
             os.close(descriptor)
         self._report(done)
 
-    def _run(self) -> None:
-        while (step := self._queue.get()) is not None:
-            if not self._abandoned:
-                step()
-
     def _apply(self, operation: Callable[[], None], done: Completion | None) -> None:
         """Apply one queued call, on the thread."""
+        if self._abandoned:
+            return
         self._attempt(operation)
         if done is not None:
             self._report(done)

@@ -567,7 +567,7 @@ async def test_a_close_waits_for_the_sync_aside_that_is_under_way_and_calls_no_c
     disk.sync("f", done.append, aside=True)
     assert await asyncio.to_thread(held.begun.wait, 300)
     closing = asyncio.create_task(asyncio.to_thread(disk.close))
-    await asyncio.to_thread(disk._thread.join)  # which ends once `close` has begun
+    await asyncio.to_thread(disk._queue._thread.join)  # which ends once `close` has begun
     held.let_go.set()
     await asyncio.wait_for(closing, 300)
     await asyncio.sleep(0)

@@ -1,9 +1,4 @@
-"""Syncs beside the disk's queue: a thread of their own, so that nothing else waits for them.
-
-A full segment takes a second or more to reach the medium. On the thread that applies the queue that
-would be a second in which no append reaches the kernel, and so none is acknowledged; Kafka gives it
-to its scheduler for that reason (UnifiedLog.roll, "flush-log").
-"""
+"""Calls that are done by a thread of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 
-class AsideThread:
+class CallThread:
     """Runs calls one after the other. The thread begins with the first."""
 
     def __init__(self, name: str) -> None:
