@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Annotated, Any
 
@@ -161,11 +161,7 @@ class KraftSystem(KraftLayout, System):
             "metadata.log.dir": self.data_folder(node.folder),
             "kraftprobe.trace.file": self.trace_file(node.folder),
         }
-        if node.voters:
-            properties["controller.quorum.voters"] = _endpoint_list(node.voters)
-        else:
-            servers = ",".join(f"{e.host}:{e.port}" for e in node.bootstrap)
-            properties["controller.quorum.bootstrap.servers"] = servers
+        properties |= quorum_of(node.voters, node.bootstrap)
         if node.routes:
             properties["kraftprobe.routes"] = _route_list(node.routes)
         if node.broker_routes:
@@ -230,6 +226,14 @@ KIND = SystemKind(
     has_mutants=True,
     simulated=True,
 )
+
+
+def quorum_of(voters: Sequence[Endpoint], servers: Iterable[Endpoint]) -> dict[str, str]:
+    """Return the key that names the static voters, or without any where to ask for the leader."""
+    if voters:
+        return {"controller.quorum.voters": _endpoint_list(voters)}
+    known = ",".join(f"{e.host}:{e.port}" for e in servers)
+    return {"controller.quorum.bootstrap.servers": known}
 
 
 def _route_list(routes: Iterable[Endpoint]) -> str:

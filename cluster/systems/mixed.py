@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,13 +16,12 @@ from cluster.node.controller.metadata.feature_levels import (
     OFFERED,
     RELEASES,
 )
-from cluster.node.runtime.trace import clock_name
 from cluster.systems import kraft
 from cluster.systems.base import Layout, Listeners, Placement, System, TraceReader
 from cluster.systems.image import OPTION as IMAGE
 from cluster.systems.kafka import kind as kafka
 from cluster.systems.kafka.installation import RELEASES as UPGRADE
-from cluster.systems.kafka.kafka_system import LOGGING, START_FILE, formats, starting
+from cluster.systems.kafka.kafka_system import LOGGING, START_FILE, start_file, starting
 from cluster.systems.kafka.roles import OPTION as ROLES
 from cluster.systems.kinds import SettingError, SystemRequest, everywhere
 from cluster.systems.kraft import NODE_SETTINGS, KraftLayout, KraftSystem
@@ -66,17 +64,9 @@ class DynamicKraftSystem(KraftSystem):
         servers = node.voters or node.bootstrap
         rendered = super().files(replace(node, voters=(), bootstrap=servers))
         config = str(node.folder / "server.properties")
-        initial, again = formats(node)
         format_command = (node.interpreter, "-m", "cluster.node.format", "--config", config)
-        start = {
-            "node_id": node.node_id,
-            "clock": clock_name(),
-            "data": str(self.data_folder(node.folder)),
-            "format": [*format_command, *initial],
-            "format_again": [*format_command, *again],
-            "run": super().command(node),
-        }
-        return {**rendered, START_FILE: json.dumps(start, indent=1)}
+        data, run = str(self.data_folder(node.folder)), super().command(node)
+        return {**rendered, START_FILE: start_file(node, data, format_command, run, dynamic=True)}
 
     def command(self, node: Placement) -> tuple[str, ...]:
         return starting(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
@@ -18,7 +18,7 @@ from cluster.systems.base import Listeners, Placement, System, TraceReader
 from cluster.systems.kafka.installation import BRIEF, Installation, advertises_controllers
 from cluster.systems.kafka.output_traces import OutputReader
 from cluster.systems.kafka.roles import Roles
-from cluster.systems.kraft import API_VERSIONS_PING, KraftLayout, cluster_id_of
+from cluster.systems.kraft import API_VERSIONS_PING, KraftLayout, cluster_id_of, quorum_of
 from cluster.systems.secured import RunSecurity
 
 NAME: Final = "apache-kafka"
@@ -142,12 +142,8 @@ class KafkaSystem(KafkaLayout, System):
             "log.dirs": ",".join(map(str, self.log_dirs(node.folder))),
         }
         known = node.voters or node.bootstrap
-        if self._dynamic:
-            servers = ",".join(f"{e.host}:{e.port}" for e in known)
-            properties["controller.quorum.bootstrap.servers"] = servers
-        else:
-            voters = ",".join(f"{e.node_id}@{e.host}:{e.port}" for e in known)
-            properties["controller.quorum.voters"] = voters
+        voters, servers = ((), known) if self._dynamic else (known, ())
+        properties |= quorum_of(voters, servers)
         if self._security is not None:
             properties.update(self._security.properties(node.folder))
         properties.update(self._settings)
@@ -155,7 +151,7 @@ class KafkaSystem(KafkaLayout, System):
             _CONFIG: "".join(f"{key}={value}\n" for key, value in properties.items()),
             LOGGING: _LOG4J,
             **({} if self._security is None else self._security.files(node)),
-            START_FILE: json.dumps(self._start(node), indent=1),
+            START_FILE: self._start(node),
         }
 
     def _listeners_to_advertise(self, node: Placement, own: Listeners) -> Listeners:
@@ -179,7 +175,7 @@ class KafkaSystem(KafkaLayout, System):
     def environment(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)
         return {}
 
-    def _start(self, node: Placement) -> dict[str, object]:
+    def _start(self, node: Placement) -> str:
         installation = self._installations[node.release]
         folder, java = node.folder, installation.java
         config = str(folder / _CONFIG)
@@ -191,15 +187,9 @@ class KafkaSystem(KafkaLayout, System):
             *("-c", config, "-t", cluster_id_of(node.run_id), "--ignore-formatted"),
             *(word for feature in self._features for word in ("--feature", feature)),
         ]
-        initial, again = formats(node) if self._dynamic else ([], [])
-        return {
-            "node_id": node.node_id,
-            "clock": clock_name(),
-            "data": str(self.data_folder(folder)),
-            "format": [*format_command, *initial],
-            "format_again": [*format_command, *again],
-            "run": [java, *JVM, logging, *classes, "kafka.Kafka", config],
-        }
+        run = (java, *JVM, logging, *classes, "kafka.Kafka", config)
+        data = str(self.data_folder(folder))
+        return start_file(node, data, format_command, run, dynamic=self._dynamic)
 
 
 def starting(node: Placement) -> tuple[str, ...]:
@@ -208,15 +198,27 @@ def starting(node: Placement) -> tuple[str, ...]:
     return (node.interpreter, "-m", "cluster.systems.kafka.start", "--config", config)
 
 
-def formats(node: Placement) -> tuple[list[str], list[str]]:
-    """Return the options of the first format of a node's folder, and of every later one.
+def start_file(
+    node: Placement, data: str, format_command: Sequence[str], run: Sequence[str], *, dynamic: bool
+) -> str:
+    """Render what `cluster.systems.kafka.start` does: format the folder `data`, then run the node.
 
-    The first voters are known by their directory ids. A node with another disk joins as an
-    observer, and so does one that is configured to join.
+    The first voters of a dynamic quorum are known by their directory ids. A node with another disk
+    joins as an observer, and so does one that is configured to join.
     """
-    joins = ["--no-initial-controllers"]
-    initial = ["--initial-controllers", initial_controllers(node.run_id, node.voters)]
-    return initial if node.voters else joins, joins
+    again = ["--no-initial-controllers"] if dynamic else []
+    initial = again
+    if dynamic and node.voters:
+        initial = ["--initial-controllers", initial_controllers(node.run_id, node.voters)]
+    start = {
+        "node_id": node.node_id,
+        "clock": clock_name(),
+        "data": data,
+        "format": [*format_command, *initial],
+        "format_again": [*format_command, *again],
+        "run": run,
+    }
+    return json.dumps(start, indent=1)
 
 
 def initial_controllers(run_id: str, voters: Iterable[Endpoint]) -> str:
