@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cluster.mutants.mutations import Mutant, Patch, always
+from cluster.mutants.mutations import always, mutant
 from cluster.node.controller.core.controller import QuorumController
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import RaftCore
@@ -210,110 +210,106 @@ def _m35_batch_each(
 _ACCUMULATE = BatchAccumulator.append
 
 
-def _mutant(id_: str, title: str, breaks: str, *patches: tuple[type, str, Any]) -> Mutant:
-    return Mutant(id_, title, breaks, tuple(Patch(*patch) for patch in patches))
-
-
 ALL = (
     # The seed compares the candidate's epoch with that of the voter's last record. No record is of
     # a later epoch than a candidate's, so every log wins.
-    _mutant(
+    mutant(
         "M01",
         "grants votes whatever the candidate's log holds",
         "leader completeness: a leader without committed records is elected",
         (InboundRequests, "is_log_up_to_date", always(True)),
     ),
-    _mutant(
+    mutant(
         "M02",
         "compares logs by length before epoch",
         "leader completeness: a longer, older log wins",
         (InboundRequests, "is_log_up_to_date", _m02_offset_first),
     ),
-    _mutant(
+    mutant(
         "M03",
         "answers a Vote without writing it to quorum-state",
         "election safety: a restarted voter votes again in the same epoch",
         (QuorumState, "add_vote", _m03_memory_only),
     ),
-    _mutant(
+    mutant(
         "M04",
         "takes an unreadable quorum-state for a missing one",
         "election safety: the vote is forgotten",
         (QuorumStateStore, "read", _m04_forgiving_read),
     ),
-    _mutant(
+    mutant(
         "M06",
         "restarts as Unattached in an epoch that it led",
         "election safety: it votes for another in its own epoch (KAFKA-10661)",
         (QuorumState, "initialize", _m06_forget_leadership),
     ),
-    _mutant(
+    mutant(
         "M07",
         "a leader ignores higher epochs in responses and BeginQuorumEpoch",
         "progress, linearizable reads: a deposed leader stays",
         (RaftCore, "maybe_transition", _m07_deaf_leader),
     ),
-    _mutant(
+    mutant(
         "M09",
         "leaves Resigned without raising the epoch",
         "election safety: it votes in, or follows, the epoch that it led",
         (RaftCore, "become_unattached", _m09_same_epoch),
     ),
-    _mutant(
+    mutant(
         "M10",
         "grants PreVote although it hears from its leader",
         "stable leadership: a server with a broken link deposes leaders",
         (Follower, "can_grant_vote", _m10_follower_grants),
     ),
-    _mutant(
+    mutant(
         "M10C",
         "stands for election when its pre-election is not won in time",
         "stable leadership: a server with a broken link deposes leaders (KIP-996)",
         (RolePolls, "_poll_prospective", _m10c_stands_anyway),
     ),
-    _mutant(
+    mutant(
         "M11",
         "never resigns for want of a quorum",
         "leader progress: an isolated leader leads for ever (KAFKA-15489)",
         (Leader, "_next_check_quorum_deadline", always(NEVER_MS)),
     ),
-    _mutant(
+    mutant(
         "M13",
         "the leader counts itself before its fsync",
         "durability: an acknowledged write is lost with the power",
         (RaftCore, "flush_log", _m13_count_unsynced),
     ),
-    _mutant(
+    mutant(
         "M15",
         "counts the leader twice for the high watermark",
         "durability: the leader commits alone",
         (Leader, "committed_candidate", _m15_leader_twice),
     ),
-    _mutant(
+    mutant(
         "M17",
         "commits records of earlier epochs by counting replicas",
         "durability: Raft's figure 8",
         (Leader, "may_commit", always(True)),
     ),
-    _mutant(
+    mutant(
         "M18",
         "a new leader goes on with the high watermark that it knew as a follower",
         "monotonic high watermark: one that lags takes it back",
         (RaftCore, "_begin_epoch", _m18_keep_high_watermark),
     ),
-    _mutant(
+    mutant(
         "M19",
         "a voter fetches on before what it appended is fsynced",
         "durability: an acknowledged write is lost with the power",
         (OutboundRequests, "may_fetch", always(True)),
     ),
-    _mutant(
+    mutant(
         "M21",
         "does not check whether a replica's log diverges",
         "log matching: different records at one offset",
         (ReplicatedLog, "validate", _m21_never_diverging),
     ),
-    _mutant(
+    mutant(
         "M22",
         "does not match a Fetch response with the Fetch in flight",
         "log matching: records are appended twice, or where others belong",
@@ -321,7 +317,7 @@ ALL = (
         (OutboundRequests, "_take_fetch", _m22_unmatched),
         (ReplicatedLog, "append_as_follower", _m22_at_the_end),
     ),
-    _mutant(
+    mutant(
         "M23",
         "appends what the leader of an earlier epoch answered",
         "log matching",
@@ -329,25 +325,25 @@ ALL = (
         (OutboundRequests, "_handle_common", _m23_former_leader),
         (OutboundRequests, "_take_fetch", _m23_if_it_fits),
     ),
-    _mutant(
+    mutant(
         "M25",
         "a follower moves its high watermark before it truncates (KAFKA-14704)",
         "committed prefix: records that were never committed are read as if they were",
         (OutboundRequests, "_take_fetch", _m25_before_truncation),
     ),
-    _mutant(
+    mutant(
         "M31",
         "answers reads on the belief that it leads",
         "linearizability: a deposed controller serves stale reads",
         (QuorumController, "must_confirm", always(False)),
     ),
-    _mutant(
+    mutant(
         "M32",
         "acknowledges a write when it is appended",
         "durability: an acknowledged write is lost with its leader",
         (QuorumController, "is_committed", always(True)),
     ),
-    _mutant(
+    mutant(
         "M35",
         "appends each record of a change as a batch of its own",
         "atomicity: half of a change is committed when the leader dies in between",

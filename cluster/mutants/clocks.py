@@ -7,7 +7,7 @@ sound by a monotonic clock, and by a wall clock until that jumps.
 
 from __future__ import annotations
 
-from cluster.mutants.mutations import Mutant, Patch
+from cluster.mutants.mutations import mutant
 from cluster.node.controller.core.controller import QuorumController
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.raft_client import RaftClient
@@ -43,13 +43,11 @@ def _w01_must_confirm(self: QuorumController) -> bool:
 
 
 ALL = (
-    Mutant(
+    mutant(
         "W01",
         "measures its leader lease by the wall clock, and serves reads on it",
         "linearizability: a clock that is set back keeps a deposed leader in office",
-        (
-            Patch(RolePolls, "_poll_leader", _w01_poll_leader),
-            Patch(QuorumController, "must_confirm", _w01_must_confirm),
-        ),
+        (RolePolls, "_poll_leader", _w01_poll_leader),
+        (QuorumController, "must_confirm", _w01_must_confirm),
     ),
 )

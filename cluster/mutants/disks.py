@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from cluster.mutants.mutations import Mutant, Patch, always
+from cluster.mutants.mutations import always, mutant
 from cluster.node.controller.metadata import snapshot_generator
 from cluster.node.controller.metadata.image_writer import image_records
 from cluster.node.controller.metadata.state import MetadataState
@@ -74,40 +74,38 @@ _IMAGE_RECORDS = image_records
 
 
 ALL = (
-    Mutant(
+    mutant(
         "M26",
         "names a snapshot by the last offset that it contains (KAFKA-14618, KAFKA-14619)",
         "state machine safety: a replica that loads it replays a record twice, or can never go on",
-        (Patch(ReplicatedLog, "create_new_snapshot", _m26_inclusive_id),),
+        (ReplicatedLog, "create_new_snapshot", _m26_inclusive_id),
     ),
-    Mutant(
+    mutant(
         "M26I",
         "leaves the next producer id out of its snapshots",
         "idempotence: who begins from one gives the same ids again",
-        (Patch(snapshot_generator, "image_records", _m26i_without_ids),),
+        (snapshot_generator, "image_records", _m26i_without_ids),
     ),
-    Mutant(
+    mutant(
         "M27",
         "renames a snapshot before its content is fsynced (KAFKA-15312)",
         "durability: the power leaves a torn checkpoint, and the node cannot start",
-        (Patch(SnapshotFile, "freeze", _m27_rename_first),),
+        (SnapshotFile, "freeze", _m27_rename_first),
     ),
-    Mutant(
+    mutant(
         "M14",
         "a single voter acknowledges before its fsync (Kafka's trunk moves the high watermark so)",
         "durability: an acknowledged write is lost with the power",
-        (Patch(RaftCore, "flush_log", _m14_alone_is_enough),),
+        (RaftCore, "flush_log", _m14_alone_is_enough),
     ),
-    Mutant(
+    mutant(
         "M40",
         "recovers its log without checking it: no CRC, no recovery point, a torn tail is kept",
         "durability: damaged and lost records are taken for the log, and it votes with them",
-        (
-            Patch(recovery, "check_batch", _m40_by_length),
-            Patch(reader, "check_batch", _m40_by_length),
-            Patch(recovery, "_check_torn", always(None)),
-            Patch(recovery, "decode_recovery_point", always(0)),
-            Patch(log_module, "recover", _m40_keep_tail),
-        ),
+        (recovery, "check_batch", _m40_by_length),
+        (reader, "check_batch", _m40_by_length),
+        (recovery, "_check_torn", always(None)),
+        (recovery, "decode_recovery_point", always(0)),
+        (log_module, "recover", _m40_keep_tail),
     ),
 )

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from crc32c import crc32c
 
-from cluster.mutants.mutations import Mutant, Patch, always
+from cluster.mutants.mutations import always, mutant
 from cluster.node.controller.core.controller import QuorumController
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import RaftCore
@@ -107,59 +107,55 @@ _APPEND_AS_FOLLOWER = ReplicatedLog.append_as_follower
 
 
 ALL = (
-    Mutant(
+    mutant(
         "I01",
         "counts every answer to its Vote as a vote",
         "election safety: elected-by-majority",
-        (Patch(EpochElection, "record", _i01_any_answer),),
+        (EpochElection, "record", _i01_any_answer),
     ),
-    Mutant(
+    mutant(
         "I02",
         "stands in the epoch of the leader that it lost, and counts every answer as a vote",
         "election safety: one-vote, election-safety",
-        (
-            Patch(QuorumState, "to_candidate", _i02_same_epoch),
-            Patch(InboundRequests, "_invalid_vote", always(ErrorCode.none)),
-            Patch(EpochElection, "record", _i01_any_answer),
-        ),
+        (QuorumState, "to_candidate", _i02_same_epoch),
+        (InboundRequests, "_invalid_vote", always(ErrorCode.none)),
+        (EpochElection, "record", _i01_any_answer),
     ),
-    Mutant(
+    mutant(
         "I03",
         "restarts in epoch 0, whatever its quorum-state and its log say",
         "election safety: monotonic-epoch",
-        (Patch(QuorumState, "initialize", _i03_from_the_start),),
+        (QuorumState, "initialize", _i03_from_the_start),
     ),
-    Mutant(
+    mutant(
         "I04",
         "forgets a change of voters too many when its log is cut",
         "election safety: committed-voters",
-        (Patch(LogHistory, "truncate_new", _i04_one_too_many),),
+        (LogHistory, "truncate_new", _i04_one_too_many),
     ),
-    Mutant(
+    mutant(
         "I05",
         "removes another voter with the one that it is asked to remove",
         "election safety: one-voter-change",
-        (Patch(VoterSet, "without", _i05_and_another),),
+        (VoterSet, "without", _i05_and_another),
     ),
-    Mutant(
+    mutant(
         "I06",
         "names a snapshot by one offset more than it holds",
         "state machine safety: snapshot-committed",
-        (Patch(ReplicatedLog, "create_new_snapshot", _i06_one_too_many),),
+        (ReplicatedLog, "create_new_snapshot", _i06_one_too_many),
     ),
-    Mutant(
+    mutant(
         "I07",
         "claims before the start of its epoch is replayed",
         "linearizability: claim-after-replay",
-        (
-            Patch(RaftCore, "notify_leader", _i07_at_once),
-            Patch(QuorumController, "_claim", _i07_claim),
-        ),
+        (RaftCore, "notify_leader", _i07_at_once),
+        (QuorumController, "_claim", _i07_claim),
     ),
-    Mutant(
+    mutant(
         "I08",
         "stamps the batches of its leader with its own time",
         "log matching: log-matching, committed-prefix",
-        (Patch(ReplicatedLog, "append_as_follower", _i08_own_time),),
+        (ReplicatedLog, "append_as_follower", _i08_own_time),
     ),
 )

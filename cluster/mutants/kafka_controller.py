@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from cluster.mutants.mutations import Mutant, Patch, always
+from cluster.mutants.mutations import always, mutant
 from cluster.node.broker.replication.partition import Partition
 from cluster.node.controller.brokers import broker_lifecycle, cluster_control
 from cluster.node.controller.brokers.heartbeats import BrokerHeartbeatManager
@@ -168,109 +168,103 @@ def _m26c_keeps_configs(state: MetadataState, record: RemoveTopicRecord) -> None
 
 
 ALL = (
-    Mutant(
+    mutant(
         "K13173",
         "fences brokers whose sessions end at one time by the same state (KAFKA-13173)",
         "valid state: the ISR of a partition that both hold keeps one of them",
-        (Patch(PeriodicTasks, "_fence_stale_broker", _k13173_at_once),),
+        (PeriodicTasks, "_fence_stale_broker", _k13173_at_once),
     ),
-    Mutant(
+    mutant(
         "K13916",
         "lets brokers into an ISR that are fenced, shut down, or registered anew (KAFKA-13916)",
         "durability: one that has lost what it had may lead (KAFKA-14617, KIP-903)",
-        (
-            Patch(alter_partition, "validate", _k13916_any_broker),
-            Patch(Partition, "_may_join", always(True)),
-        ),
+        (alter_partition, "validate", _k13916_any_broker),
+        (Partition, "_may_join", always(True)),
     ),
-    Mutant(
+    mutant(
         "K18138",
         "knows, as a new active controller, the brokers alone that it hears of (KAFKA-18138)",
         "progress: a broker that dies with its controller is never fenced",
-        (
-            Patch(BrokerHeartbeatManager, "activate", _without_sessions),
-            Patch(BrokerHeartbeatManager, "stale_broker", _k18138_known),
-        ),
+        (BrokerHeartbeatManager, "activate", _without_sessions),
+        (BrokerHeartbeatManager, "stale_broker", _k18138_known),
     ),
-    Mutant(
+    mutant(
         "K19294",
         "fences, as a new active controller, all that it has not heard of yet (KAFKA-19294)",
         "availability: brokers that are alive are fenced",
-        (Patch(BrokerHeartbeatManager, "activate", _without_sessions),),
+        (BrokerHeartbeatManager, "activate", _without_sessions),
     ),
-    Mutant(
+    mutant(
         "K19522",
         "elects the last known leader though it is fenced (KAFKA-19522)",
         "valid state: a partition is led by a broker that is not there",
-        (Patch(PartitionChangeBuilder, "_elect", _k19522_fenced),),
+        (PartitionChangeBuilder, "_elect", _k19522_fenced),
     ),
-    Mutant(
+    mutant(
         "L10",
         "fences a silent broker after three sessions",
         "availability: clients are sent to a broker that is gone (KIP-631)",
-        (Patch(BrokerHeartbeatManager, "stale_broker", _l10_after_three),),
+        (BrokerHeartbeatManager, "stale_broker", _l10_after_three),
     ),
-    Mutant(
+    mutant(
         "M26C",
         "keeps the configurations of a topic that is deleted",
         "state machine safety: a topic that is made anew begins with those of the old one",
-        (Patch(replay, "_REPLAY", {**replay._REPLAY, RemoveTopicRecord: _m26c_keeps_configs}),),
+        (replay, "_REPLAY", {**replay._REPLAY, RemoveTopicRecord: _m26c_keeps_configs}),
     ),
-    Mutant(
+    mutant(
         "M39C",
         "changes an ISR by a request that was made of an earlier one",
         "durability: a replica that has left the ISR is back in it (KIP-497)",
-        (Patch(alter_partition, "validate", _m39c_any_partition_epoch),),
+        (alter_partition, "validate", _m39c_any_partition_epoch),
     ),
-    Mutant(
+    mutant(
         "M39D",
         "takes each restart of a broker for a clean one",
         "durability: an eligible leader may have lost what it had not flushed (KIP-966)",
-        (Patch(cluster_control, "broker_restarted", _m39d_always_clean),),
+        (cluster_control, "broker_restarted", _m39d_always_clean),
     ),
-    Mutant(
+    mutant(
         "M39E",
         "keeps eligible leaders when the ISR is large enough again",
         "durability: one that lacks what was committed since is elected (KIP-966)",
-        (Patch(PartitionChangeBuilder, "_elr", _m39e_keeps_elr),),
+        (PartitionChangeBuilder, "_elr", _m39e_keeps_elr),
     ),
-    Mutant(
+    mutant(
         "M39F",
         "ends a reassignment when one of the replicas that it adds is in sync",
         "durability: fewer replicas hold the partition than were asked for (KIP-455)",
-        (Patch(PartitionChangeBuilder, "_target", _m39f_one_is_enough),),
+        (PartitionChangeBuilder, "_target", _m39f_one_is_enough),
     ),
-    Mutant(
+    mutant(
         "M39G",
         "keeps its eligible leaders when min.insync.replicas changes",
         "durability: one is elected that lacks what fewer committed (KIP-966)",
-        (Patch(configuration_control, "_cleared_elr", always([])),),
+        (configuration_control, "_cleared_elr", always([])),
     ),
-    Mutant(
+    mutant(
         "M41B",
         "unfences a broker before it has the metadata of its own registration",
         "broker fencing: clients are sent to a broker that does not know what it holds (KIP-631)",
-        (Patch(broker_lifecycle, "next_control_state", _m41b_not_caught_up),),
+        (broker_lifecycle, "next_control_state", _m41b_not_caught_up),
     ),
-    Mutant(
+    mutant(
         "M41C",
         "registers a second incarnation of a broker though the first is alive",
         "broker fencing: two processes take turns as one broker",
-        (Patch(cluster_control, "_check_incarnation", always(None)),),
+        (cluster_control, "_check_incarnation", always(None)),
     ),
-    Mutant(
+    mutant(
         "M41D",
         "lets a broker shut down before others know that it leads nothing",
         "availability: clients go on asking it",
-        (Patch(BrokerHeartbeatManager, "may_shut_down", always(True)),),
+        (BrokerHeartbeatManager, "may_shut_down", always(True)),
     ),
-    Mutant(
+    mutant(
         "M41E",
         "leaves a broker that it fences in its ISRs, and leading",
         "valid state: partitions are led by a broker that is not there",
-        (
-            Patch(leadership, "broker_fenced", _m41e_stays_in_sync),
-            Patch(periodic, "broker_fenced", _m41e_stays_in_sync),
-        ),
+        (leadership, "broker_fenced", _m41e_stays_in_sync),
+        (periodic, "broker_fenced", _m41e_stays_in_sync),
     ),
 )

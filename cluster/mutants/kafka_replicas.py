@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from cluster.mutants.mutations import Mutant, Patch, always
+from cluster.mutants.mutations import always, mutant
 from cluster.node.broker.replication import replica as replica_module
 from cluster.node.broker.replication.partition import (
     UNKNOWN,
@@ -182,133 +182,131 @@ def _m34o_the_last_one(self: ProducerState, header: BatchHeader) -> ProducerBatc
 
 
 ALL = (
-    Mutant(
+    mutant(
         "K10432",
         "knows of no leader epoch 0 (KAFKA-10432)",
         "log matching: a follower with a tail of the first epoch keeps it",
-        (Patch(LeaderEpochCache, "assign", _k10432_from_one_on),),
+        (LeaderEpochCache, "assign", _k10432_from_one_on),
     ),
-    Mutant(
+    mutant(
         "K13091",
         "does not look at its high watermark again when its ISR has changed (KAFKA-13091)",
         "progress: a write waits for the next one",
-        (Patch(Partition, "_on_answer", _k13091_no_look),),
+        (Partition, "_on_answer", _k13091_no_look),
     ),
-    Mutant(
+    mutant(
         "K13141P",
         "counts what a follower has although it is just told that its log diverges (KAFKA-13141)",
         "durability: what nobody else has counts as replicated",
-        (Patch(_Delayed, "_diverging", _k13141_counts_diverging),),
+        (_Delayed, "_diverging", _k13141_counts_diverging),
     ),
-    Mutant(
+    mutant(
         "K14145P",
         "lets a follower's Fetch wait when only the high watermark is news (KAFKA-14145)",
         "progress: a follower knows late what is committed, and as a leader less than it",
-        (Patch(_Delayed, "_is_worth_an_answer", _k14145_records_alone),),
+        (_Delayed, "_is_worth_an_answer", _k14145_records_alone),
     ),
-    Mutant(
+    mutant(
         "K14616",
         "knows a log by the name of its topic alone (KAFKA-14616)",
         "durability: a topic that was made anew begins with what the old one held",
-        (Patch(ReplicaManager, "_delete_strays", _k14616_by_name),),
+        (ReplicaManager, "_delete_strays", _k14616_by_name),
     ),
-    Mutant(
+    mutant(
         "K15375",
         "takes each end of its process for a clean one, and recovers nothing (KAFKA-15375)",
         "durability: a torn tail stays, and is read",
-        (Patch(log_directory, "read_clean_shutdown", _k15375_always_clean),),
+        (log_directory, "read_clean_shutdown", _k15375_always_clean),
     ),
-    Mutant(
+    mutant(
         "K18991",
         "takes the answer to a Fetch of an earlier leader epoch (KAFKA-18991)",
         "durability: a follower cuts off what is committed",
-        (Patch(ReplicaFetcher, "add", _k18991_goes_on),),
+        (ReplicaFetcher, "add", _k18991_goes_on),
     ),
-    Mutant(
+    mutant(
         "K20961",
         "forgets, as it moves a log to another directory, the epoch that it leads (KAFKA-20961)",
         "progress: followers of an idle partition are out of range for ever",
-        (Patch(Replica, "replace_log", _k20961_no_epoch),),
+        (Replica, "replace_log", _k20961_no_epoch),
     ),
-    Mutant(
+    mutant(
         "K6361",
         "cuts a log that diverges by its leader's epochs alone, not by its own (KAFKA-6361)",
         "log matching: after two elections in a row it keeps what its leader never had",
-        (Patch(replica_module, "agreed_end", _k6361_as_the_leader),),
+        (replica_module, "agreed_end", _k6361_as_the_leader),
     ),
-    Mutant(
+    mutant(
         "K7128",
         "lets a replica into the ISR that has not reached the start of its epoch (KAFKA-7128)",
         "durability: a member lacks what was committed before, and may lead",
-        (Patch(Partition, "_expand_if_due", _k7128_as_committed),),
+        (Partition, "_expand_if_due", _k7128_as_committed),
     ),
-    Mutant(
+    mutant(
         "M18P",
         "a new leader goes on with the offsets that its followers had when it led before",
         "durability: a high watermark that a member of the ISR has not reached",
-        (
-            Patch(Partition, "make_follower", _m18p_keep_followers),
-            Patch(Follower, "reset", _m18p_keep_ends),
-        ),
+        (Partition, "make_follower", _m18p_keep_followers),
+        (Follower, "reset", _m18p_keep_ends),
     ),
-    Mutant(
+    mutant(
         "M21P",
         "does not check whether a follower's log diverges from a partition's",
         "log matching: different records at one offset",
-        (Patch(_Delayed, "_diverging", _m21p_never_diverging),),
+        (_Delayed, "_diverging", _m21p_never_diverging),
     ),
-    Mutant(
+    mutant(
         "M25C",
         "shows consumers what is appended, committed or not",
         "committed reads: what a consumer was shown is lost with the leader",
-        (Patch(_Delayed, "_limit", _m25c_to_the_end),),
+        (_Delayed, "_limit", _m25c_to_the_end),
     ),
-    Mutant(
+    mutant(
         "M25F",
         "a follower of a partition calls committed what its leader does, beyond its own log",
         "committed reads: as the next leader it shows what has yet to be committed",
-        (Patch(Partition, "follow_high_watermark", _m25f_as_the_leader),),
+        (Partition, "follow_high_watermark", _m25f_as_the_leader),
     ),
-    Mutant(
+    mutant(
         "M34G",
         "takes any sequence of an idempotent producer",
         "order: a batch that is sent again comes behind one that was sent later (KIP-98)",
-        (Patch(ProducerState, "check", always(None)),),
+        (ProducerState, "check", always(None)),
     ),
-    Mutant(
+    mutant(
         "M34K",
         "keeps, when a partition's log is cut, the sequences of what is cut off",
         "durability: a retry is answered as a duplicate of what is gone",
-        (Patch(DataFiles, "_reload_producers", always(None)),),
+        (DataFiles, "_reload_producers", always(None)),
     ),
-    Mutant(
+    mutant(
         "M34O",
         "remembers the last batch of each producer alone",
         "idempotence: of several batches in flight one that is sent again is refused (KIP-98)",
-        (Patch(ProducerState, "duplicate_of", _m34o_the_last_one),),
+        (ProducerState, "duplicate_of", _m34o_the_last_one),
     ),
-    Mutant(
+    mutant(
         "M36D",
         "takes a change of its ISR for not made when it was not answered in time",
         "durability: the controller may elect a member that is not waited for (KIP-497)",
-        (Patch(Partition, "_on_answer", _m36d_not_made),),
+        (Partition, "_on_answer", _m36d_not_made),
     ),
-    Mutant(
+    mutant(
         "M36E",
         "acknowledges a write of an earlier leader epoch by the offsets of a later one",
         "durability: what was acknowledged is not what lies there",
-        (Patch(Partition, "acknowledgement", _m36e_in_any_epoch),),
+        (Partition, "acknowledgement", _m36e_in_any_epoch),
     ),
-    Mutant(
+    mutant(
         "M36F",
         "counts those that it asks to be in sync for min.insync.replicas",
         "committed reads: the high watermark moves before the ISR is large enough (KIP-966)",
-        (Patch(Partition, "is_under_min_isr", property(_m36f_proposed)),),
+        (Partition, "is_under_min_isr", property(_m36f_proposed)),
     ),
-    Mutant(
+    mutant(
         "V02",
         "ends a change of its ISR that is on its way when it hears what it knows of the partition",
         "durability: a high watermark that a member of the ISR has not reached",
-        (Patch(Partition, "_knows", always(False)),),
+        (Partition, "_knows", always(False)),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cluster.mutants.mutations import Mutant, Patch, always
+from cluster.mutants.mutations import always, mutant
 from cluster.node.controller.core.controller import QuorumController
 from cluster.node.controller.metadata.result import PendingReply
 from cluster.node.controller.metadata.speculative import SpeculativeState
@@ -77,64 +77,64 @@ def _m31u_newest(
 
 
 ALL = (
-    Mutant(
+    mutant(
         "L02",
         "resigns unless all other voters fetch, not a majority",
         "leader progress: a quorum without a minority has no leader for long",
-        (Patch(Leader, "_take_up_voters", _l02_all_others),),
+        (Leader, "_take_up_voters", _l02_all_others),
     ),
-    Mutant(
+    mutant(
         "L03",
         "lets a batch go out with the next one only, however long it lingers (KAFKA-10826)",
         "progress: a write waits for another",
-        (Patch(BatchAccumulator, "ms_until_drain", _l03_with_the_next),),
+        (BatchAccumulator, "ms_until_drain", _l03_with_the_next),
     ),
-    Mutant(
+    mutant(
         "L04",
         "begins its epoch without a LeaderChange",
         "progress: nothing is committed before somebody writes, and nobody may",
-        (Patch(RaftCore, "_begin_epoch", _l04_no_leader_change),),
+        (RaftCore, "_begin_epoch", _l04_no_leader_change),
     ),
-    Mutant(
+    mutant(
         "L06",
         "takes an answer of any replica for one of its leader",
         "progress: voters that ask each other for a leader never elect one",
-        (Patch(OutboundRequests, "_handle_common", _l06_any_answer),),
+        (OutboundRequests, "_handle_common", _l06_any_answer),
     ),
-    Mutant(
+    mutant(
         "L07",
         "votes for those alone that are voters by its own log",
         "progress: a voter that lags keeps the only one that can win from winning (KIP-853)",
-        (Patch(InboundRequests, "_vote", _l07_known_candidates),),
+        (InboundRequests, "_vote", _l07_known_candidates),
     ),
-    Mutant(
+    mutant(
         "M29C",
         "takes a voter that does not hold the log",
         "availability: the new majority cannot commit before that has fetched all (KIP-853)",
-        (Patch(Reconfiguration, "is_caught_up", always(True)),),
+        (Reconfiguration, "is_caught_up", always(True)),
     ),
-    Mutant(
+    mutant(
         "M29S",
         "leaves the voters out of its snapshots",
         "election safety: who begins from one goes by the voters that are configured",
-        (Patch(RaftClient, "_control_at", always(())),),
+        (RaftClient, "_control_at", always(())),
     ),
-    Mutant(
+    mutant(
         "M31L",
         "confirms its leadership by its own word",
         "linearizability: a deposed controller serves stale reads",
-        (Patch(Leader, "confirmed_read", _m31l_own_is_enough),),
+        (Leader, "confirmed_read", _m31l_own_is_enough),
     ),
-    Mutant(
+    mutant(
         "M31U",
         "answers reads from what is appended, committed or not",
         "linearizability: what was read is gone with the leader",
-        (Patch(QuorumController, "_read", _m31u_newest),),
+        (QuorumController, "_read", _m31u_newest),
     ),
-    Mutant(
+    mutant(
         "M35R",
         "keeps what it appended and never saw committed when it renounces",
         "state machine safety: it leads again with a state that the log does not hold",
-        (Patch(SpeculativeState, "revert", always(None)),),
+        (SpeculativeState, "revert", always(None)),
     ),
 )

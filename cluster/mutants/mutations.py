@@ -36,6 +36,15 @@ class Mutant:
     patches: tuple[Patch, ...]
 
 
+Replacement = tuple[type | ModuleType | FunctionType, str, Any]
+"""Owner, name and faulty variant of a patch."""
+
+
+def mutant(id_: str, title: str, breaks: str, *replaced: Replacement) -> Mutant:
+    """Make a mutant of what it replaces."""
+    return Mutant(id_, title, breaks, tuple(Patch(*each) for each in replaced))
+
+
 def always(value: object) -> Callable[..., Any]:
     """Make a function, or method, that returns this whatever it is given."""
     return lambda *_, **__: value

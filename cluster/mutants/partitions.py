@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cluster.mutants.mutations import Mutant, Patch, always
+from cluster.mutants.mutations import always, mutant
 from cluster.node.broker.lifecycle.registration import BrokerLifecycleManager
 from cluster.node.broker.replication.partition import Acknowledged, Follower, Partition
 from cluster.node.broker.replication.replica import Replica
@@ -188,100 +188,96 @@ _ON_REPLY = BrokerLifecycleManager._on_reply
 
 
 ALL = (
-    Mutant(
+    mutant(
         "M41",
         "takes heartbeats of any broker epoch",
         "broker fencing: a replaced incarnation is kept alive, or fences its successor",
-        (Patch(WriteApis, "_heartbeat", _m41_any_epoch),),
+        (WriteApis, "_heartbeat", _m41_any_epoch),
     ),
-    Mutant(
+    mutant(
         "M41F",
         "opens its logs before it has replayed its own registration",
         "durability: the log of a topic that was created since is deleted (KIP-631)",
-        (Patch(BrokerLifecycleManager, "_on_reply", _m41f_at_once),),
+        (BrokerLifecycleManager, "_on_reply", _m41f_at_once),
     ),
-    Mutant(
+    mutant(
         "M42",
         "generates records from committed state instead of the newest",
         "linearizability: of two appends to a list that overlap one is lost",
-        (Patch(QuorumController, "newest_state", _m42_committed_state),),
+        (QuorumController, "newest_state", _m42_committed_state),
     ),
-    Mutant(
+    mutant(
         "M25P",
         "a follower of a partition moves its high watermark before it truncates (KAFKA-14704)",
         "committed reads: a consumer is shown records that are about to be cut off",
-        (Patch(Replica, "take_fetch", _m25p_before_truncation),),
+        (Replica, "take_fetch", _m25p_before_truncation),
     ),
-    Mutant(
+    mutant(
         "M34",
         "keeps the sequences of producers in the memory of the leader alone",
         "idempotence: a retry is appended again by the next leader (KIP-98)",
-        (
-            Patch(DataLog, "append_as_follower", _m34_leader_only),
-            Patch(_Opening, "open", _m34_in_memory_only),
-        ),
+        (DataLog, "append_as_follower", _m34_leader_only),
+        (_Opening, "open", _m34_in_memory_only),
     ),
-    Mutant(
+    mutant(
         "M34B",
         "forgets how many records a batch had as it loads what it knows of producers",
         "idempotence: after a restart a retry of several records is refused (KIP-98)",
-        (Patch(ProducerState, "load", _m34b_one_record_each),),
+        (ProducerState, "load", _m34b_one_record_each),
     ),
-    Mutant(
+    mutant(
         "M36A",
         "acknowledges with acks=all what the ISR has, however small that has become",
         "durability: a replica that may still lead lacks an acknowledged record (KIP-966)",
-        (Patch(Partition, "acknowledgement", _m36a_whoever_is_left),),
+        (Partition, "acknowledgement", _m36a_whoever_is_left),
     ),
-    Mutant(
+    mutant(
         "M36B",
         "counts the committed ISR for the high watermark, not the maximal one",
         "durability: the controller may elect a member that the leader does not know of (KIP-497)",
-        (Patch(Partition, "_advance", _m36b_committed_isr),),
+        (Partition, "_advance", _m36b_committed_isr),
     ),
-    Mutant(
+    mutant(
         "M36C",
         "moves the high watermark while the ISR is below min.insync.replicas",
         "committed reads: what a consumer was shown is lost with the leader (KIP-966)",
-        (Patch(Partition, "_advance", _m36c_under_min_isr),),
+        (Partition, "_advance", _m36c_under_min_isr),
     ),
-    Mutant(
+    mutant(
         "M37",
         "cuts its log to its own high watermark when it begins to follow, and compares no epochs",
         "durability: an acknowledged record is cut off before it is elected (KIP-101)",
-        (
-            Patch(ReplicaManager, "_follow", _m37_to_high_watermark),
-            Patch(Replica, "position", _m37_without_epoch),
-        ),
+        (ReplicaManager, "_follow", _m37_to_high_watermark),
+        (Replica, "position", _m37_without_epoch),
     ),
-    Mutant(
+    mutant(
         "M39A",
         "elects any live replica where none is in sync, though that is disabled",
         "durability: an unclean election loses acknowledged records",
-        (Patch(PartitionChangeBuilder, "_unclean_candidates", _m39a_any_replica),),
+        (PartitionChangeBuilder, "_unclean_candidates", _m39a_any_replica),
     ),
-    Mutant(
+    mutant(
         "M39B",
         "takes a majority of the replicas for enough, as if a partition were a quorum",
         "durability: a member of the ISR that lacks an acknowledged record is elected",
-        (Patch(Partition, "_advance", _m39b_majority),),
+        (Partition, "_advance", _m39b_majority),
     ),
-    Mutant(
+    mutant(
         "M40C",
         "leaves the mark of a clean shutdown in its folders when it starts",
         "durability: after a crash it recovers nothing, and a torn tail stays (KIP-966)",
-        (Patch(log_directory, "remove_clean_shutdown", _m40c_leaves_mark),),
+        (log_directory, "remove_clean_shutdown", _m40c_leaves_mark),
     ),
-    Mutant(
+    mutant(
         "M40T",
         "keeps the torn tail of a partition's log when it starts, and appends behind it",
         "durability: what it appends from then on is lost with its next start",
-        (Patch(_Opening, "_scan", _m40t_keep_tail),),
+        (_Opening, "_scan", _m40t_keep_tail),
     ),
-    Mutant(
+    mutant(
         "M40I",
         "reads a partition where its offset index says, and does not look what lies there",
         "committed reads: a consumer is shown a later batch, and nothing of those before",
-        (Patch(DataSegment, "_check_entry", always(None)),),
+        (DataSegment, "_check_entry", always(None)),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.mutants.mutations import Mutant, Patch, always
+from cluster.mutants.mutations import always, mutant
 from cluster.node.kraft.inbound import InboundRequests
 from cluster.node.kraft.messages import NO_NODE, ReplicaKey
 from cluster.node.kraft.quorum.control_state import ControlState, LogHistory
@@ -54,44 +54,42 @@ def _v01_at_the_start(self: LogHistory[object], start_offset: int) -> None:
 
 
 ALL = (
-    Mutant(
+    mutant(
         "M16",
         "takes half of an even number of voters for a majority",
         "durability: two halves of four voters commit different records",
-        (Patch(Leader, "committed_candidate", _m16_half),),
+        (Leader, "committed_candidate", _m16_half),
     ),
-    Mutant(
+    mutant(
         "M29",
         "changes voters before the last change, or its own epoch's start, is committed",
         "election safety: Ongaro's bug of single-server changes (2015)",
-        (Patch(Reconfiguration, "_check_may_begin", always(None)),),
+        (Reconfiguration, "_check_may_begin", always(None)),
     ),
-    Mutant(
+    mutant(
         "M29V",
         "does not take up the voters of a snapshot that it loads",
         "election safety: it goes by voters that were replaced long ago (KIP-853)",
-        (Patch(ReplicatedLog, "truncate_to_latest_snapshot", _m29v_keeps_voters),),
+        (ReplicatedLog, "truncate_to_latest_snapshot", _m29v_keeps_voters),
     ),
-    Mutant(
+    mutant(
         "M30",
         "knows voters by their id alone, whatever disk they have",
         "durability: a voter with a new, empty disk votes for what was lost with the old one",
-        (
-            Patch(VoterSet, "is_voter", _m30_by_id),
-            Patch(InboundRequests, "_is_addressed", _m30_addressed_by_id),
-        ),
+        (VoterSet, "is_voter", _m30_by_id),
+        (InboundRequests, "_is_addressed", _m30_addressed_by_id),
     ),
-    Mutant(
+    mutant(
         "M30U",
         "finalizes kraft.version 1 before all voters have described themselves",
         "durability: a voter with a new, empty disk votes as the one before (KIP-853)",
-        (Patch(Reconfiguration, "_reported_voters", _m30u_as_configured),),
+        (Reconfiguration, "_reported_voters", _m30u_as_configured),
     ),
-    Mutant(
+    mutant(
         "V01",
         "forgets which voters were in force just before the beginning of its log",
         "election safety: when the change at that very offset is truncated, it goes by the first "
         "voters again (docs/bugs-found.md: this node did)",
-        (Patch(LogHistory, "truncate_old", _v01_at_the_start),),
+        (LogHistory, "truncate_old", _v01_at_the_start),
     ),
 )
