@@ -135,14 +135,14 @@ def decode_control(record: Record) -> ControlMessage | None:
 
 def _decode(record: Record) -> ControlMessage | None:
     code = control_type(record)
-    if code not in _KNOWN_TYPES:
+    entity_class = _ENTITIES.get(code)
+    if entity_class is None:
         return None
     value = record.value
     if value is None or len(value) < _VERSION.size:
         raise CorruptBatchError(f"control record of type {code} without a value")
     (version,) = _VERSION.unpack_from(value)
-    entity_class = _ENTITIES.get((ControlRecordType(code), version))
-    if entity_class is None:
+    if version != 0:
         raise CorruptBatchError(f"control record of type {code} has unknown version {version}")
     try:
         value = bound_frame(value, (entity_class,), max_elements=_MAX_ELEMENTS)
@@ -165,14 +165,14 @@ def remember_control(count: int) -> None:
     _decoded = lru_cache(maxsize=count)(_decode)
 
 
-_ENTITIES: dict[tuple[ControlRecordType, int], Any] = {
-    (ControlRecordType.LEADER_CHANGE, 0): leader_change_v0.LeaderChangeMessage,
-    (ControlRecordType.SNAPSHOT_HEADER, 0): SnapshotHeaderRecord,
-    (ControlRecordType.SNAPSHOT_FOOTER, 0): SnapshotFooterRecord,
-    (ControlRecordType.KRAFT_VERSION, 0): KRaftVersionRecord,
-    (ControlRecordType.KRAFT_VOTERS, 0): voters_v0.VotersRecord,
+_ENTITIES: dict[int, Any] = {
+    ControlRecordType.LEADER_CHANGE: leader_change_v0.LeaderChangeMessage,
+    ControlRecordType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
+    ControlRecordType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
+    ControlRecordType.KRAFT_VERSION: KRaftVersionRecord,
+    ControlRecordType.KRAFT_VOTERS: voters_v0.VotersRecord,
 }
-_KNOWN_TYPES = frozenset(int(record_type) for record_type in ControlRecordType)
+"""All of version 0."""
 
 
 def _to_entity(message: ControlMessage) -> tuple[ControlRecordType, Any]:
