@@ -67,11 +67,6 @@ class BatchAccumulator:
         """Offset that the next record will get."""
         return self._next_offset
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing waits."""
-        return self._open is None and not self._completed
-
     def append(self, epoch: int, values: Sequence[bytes], now_ms: float, wall_ms: int) -> int:
         """Add one atomic group of records; returns the offset of the last.
 

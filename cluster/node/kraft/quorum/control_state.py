@@ -34,10 +34,6 @@ class LogHistory(Generic[T]):
     def __init__(self) -> None:
         self._entries: list[tuple[int, T]] = []
 
-    def __len__(self) -> int:
-        """Count what is kept."""
-        return len(self._entries)
-
     def add(self, offset: int, value: T) -> None:
         """Add the newest value."""
         assert not self._entries or self._entries[-1][0] <= offset, "history goes forward"

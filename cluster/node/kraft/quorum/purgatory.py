@@ -32,9 +32,6 @@ class ThresholdPurgatory:
         self._next = 0
         self._deadlines: list[tuple[float, int]] = []
 
-    def __len__(self) -> int:
-        return len(self._waiters)
-
     def wait(self, threshold: int, deadline_ms: float, done: Done) -> None:
         """Call `done` once a value of at least `threshold` is reached, or the deadline passes."""
         self._waiters[self._next] = (threshold, done)

@@ -32,7 +32,7 @@ def test_offsets_are_known_at_the_append_and_true_in_the_batch():
     assert (batch.base_offset, batch.last_offset) == (10, 12)
     assert (header.base_offset, header.last_offset, header.partition_leader_epoch) == (10, 12, 5)
     assert values(batch) == [b"a", b"b", b"c"]
-    assert batches.is_empty
+    assert batches.drain(1) == []
 
 
 def test_a_batch_lingers_from_its_first_record_on():
@@ -79,7 +79,7 @@ def test_an_append_that_no_batch_can_hold_is_refused_whole():
     batches = accumulator(limit=200)
     with pytest.raises(BatchTooLargeError):
         add(batches, b"x" * 100, b"y" * 100)
-    assert (batches.next_offset, batches.is_empty) == (10, True)
+    assert (batches.next_offset, batches.drain(1)) == (10, [])
 
 
 def test_too_many_waiting_batches_are_refused_whole():
@@ -102,7 +102,7 @@ def test_an_append_for_another_epoch_is_refused():
         add(batches, "a", epoch=6)
     with pytest.raises(ValueError, match="no records"):
         add(batches)
-    assert batches.is_empty
+    assert batches.drain(1) == []
 
 
 def test_a_control_batch_forces_everything_out_in_order():

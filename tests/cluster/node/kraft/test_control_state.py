@@ -52,4 +52,4 @@ def test_only_what_may_still_be_asked_for_is_kept():
     for offset in range(100):
         history.add(offset, offset)
     history.truncate_old(98)
-    assert len(history) == 3
+    assert len(history._entries) == 3

@@ -83,7 +83,11 @@ def test_no_request_or_event_piles_up(requests):
     world.settle(3_000)
     for node in world.nodes.values():
         core, client = node.client._core, node.client
-        assert (len(core.append_purgatory), len(core.readers), len(client._events)) == (0, 0, 0)
-        assert len(core.fetch_purgatory) <= 2
+        assert (len(core.append_purgatory._waiters), len(core.readers), len(client._events)) == (
+            0,
+            0,
+            0,
+        )
+        assert len(core.fetch_purgatory._waiters) <= 2
         assert len(core.fetch_purgatory._deadlines) <= 4
     assert len(world.scheduler._queue) < 100

@@ -25,7 +25,7 @@ def test_waiters_complete_in_the_order_in_which_they_came():
     purgatory, ended = waiting(("a", 3, math.inf), ("b", 1, math.inf), ("c", 9, math.inf))
     purgatory.reach(3)
     assert [name for name, _ in ended] == ["a", "b"]
-    assert len(purgatory) == 1
+    assert len(purgatory._waiters) == 1
 
 
 def test_waiters_expire_once_and_are_forgotten():
@@ -38,7 +38,7 @@ def test_waiters_expire_once_and_are_forgotten():
         ("b", Outcome.EXPIRED),
         ("c", Outcome.REACHED),
     ]
-    assert (len(purgatory), purgatory.next_deadline_ms()) == (0, math.inf)
+    assert (len(purgatory._waiters), purgatory.next_deadline_ms()) == (0, math.inf)
 
 
 def test_deadlines_of_waiters_that_are_gone_are_forgotten():
@@ -57,4 +57,4 @@ def test_a_waiter_that_waits_again_while_it_is_called_waits():
     purgatory, again = ThresholdPurgatory(), []
     purgatory.wait(1, math.inf, lambda _: purgatory.wait(1, math.inf, again.append))
     purgatory.reach_all()
-    assert (len(purgatory), again) == (1, [])
+    assert (len(purgatory._waiters), again) == (1, [])
