@@ -148,97 +148,97 @@ def _k20839_once(self: QuorumController, records: tuple[MetadataRecord, ...]) ->
     _ACTIVATE(self, records)
 
 
-def _fixed(number: int, title: str, breaks: str, *patches: Replacement) -> Mutant:
+def _bug(number: int, title: str, breaks: str, *patches: Replacement) -> Mutant:
     return mutant(f"K{number}", f"{title} (KAFKA-{number})", breaks, *patches)
 
 
 ALL = (
-    _fixed(
+    _bug(
         10706,
         "keeps the epoch that began where its log is cut",
         "leader completeness: it stands with an epoch of which it has no record",
         (LeaderEpochCache, "truncate_from_end", _k10706_later_ones),
     ),
-    _fixed(
+    _bug(
         12181,
         "ends itself when a replica fetches from an earlier offset than before",
         "availability: a voter that lost its disk stops its leader",
         (Leader, "update_replica", _k12181_never_back),
     ),
-    _fixed(
+    _bug(
         12619,
         "takes all below the start of its epoch for committed, before its LeaderChange is",
         "durability: Raft's figure 8",
         (Leader, "may_commit", _k12619_at_the_start),
     ),
-    _fixed(
+    _bug(
         13141,
         "counts what a replica has although it is just told that its log diverges",
         "durability: what nobody else has counts as replicated",
         (InboundRequests, "_read_for", _k13141_counts_diverging),
     ),
-    _fixed(
+    _bug(
         13884,
         "fsyncs as a voter only, and counts what it had before it became one",
         "durability: a new voter loses with the power what it is counted for",
         (RaftCore, "flush_log", _k13884_voters_flush),
         (OutboundRequests, "may_fetch", _k13884_observers_fetch),
     ),
-    _fixed(
+    _bug(
         14145,
         "lets a Fetch wait on when only the high watermark is news",
         "progress: voters know late what is committed",
         (ThresholdPurgatory, "reach_all", always(None)),
     ),
-    _fixed(
+    _bug(
         14238,
         "deletes what no snapshot holds when its log is too large",
         "durability: it cannot start again, and nobody can fetch from it",
         (LogCleaner, "clean", _k14238_by_size),
     ),
-    _fixed(
+    _bug(
         14857,
         "publishes metadata before it has reached the high watermark",
         "monotonic reads: a broker that starts acts on what was true long ago",
         (MetadataLoader, "_must_catch_up", _k14857_at_once),
     ),
-    _fixed(
+    _bug(
         14894,
         "keeps what a snapshot lacks when it loads one",
         "image agreement: topics that were deleted live on",
         (CommittedMap, "replace_by", _k14894_adds),
     ),
-    _fixed(
+    _bug(
         16144,
         "resigns for want of a quorum though it is the only voter",
         "leader progress: no leader stays",
         (Leader, "_next_check_quorum_deadline", _k16144_also_alone),
     ),
-    _fixed(
+    _bug(
         16530,
         "counts itself for the high watermark though it is no voter any more",
         "durability: a majority of the voters may lack what is committed",
         (Leader, "update_local", _k16530_counts_itself),
     ),
-    _fixed(
+    _bug(
         16531,
         "counts itself for its check of the quorum though it is no voter any more",
         "leader progress: it leads on without a majority of the voters",
         (Leader, "_take_up_voters", _k16531_counts_itself),
     ),
-    _fixed(
+    _bug(
         17608,
         "leads on when its own removal is committed",
         "one quorum: a leader that is no voter",
         (RaftCore, "leader_high_watermark_moved", _k17608_leads_on),
     ),
-    _fixed(
+    _bug(
         18345,
         "waits for the same time before each election",
         "progress: voters keep each other from winning",
         (QuorumState, "_random_timeout_ms", _k18345_fixed),
     ),
-    _fixed(
+    _bug(
         20839,
         "writes the metadata that a cluster begins with once in a process, committed or not",
         "progress: a cluster without a metadata.version answers nothing",
