@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.earned.base import Floor, Judged, Outcome
+from checkers.earned.base import OF_A_RUN, Floor, Judged, Outcome
 from checkers.earned.observed import checks_ran, exercise, observations, service_share, whole_input
 from checkers.earned.outages import nodes_answered, writes_served
 from checkers.earned.phases import faults_healed, faults_wanted, final_reads, last_phase, load_phase
@@ -48,6 +48,8 @@ class Condition:
     """One condition of a PASS."""
 
     function: Callable[[Judged], Outcome]
+    of_files: bool = False
+    """It means something of a lone file as well."""
     of_evidence: bool = False
     """It looks at what the nodes left: the gate has that where it judges again, and otherwise takes
     the stored outcome."""
@@ -66,8 +68,8 @@ class Condition:
 FAULTS_HEALED = Condition(faults_healed)
 """What `cleanup` looks for in stored results, too."""
 CONDITIONS: tuple[Condition, ...] = (
-    Condition(whole_input),
-    Condition(checks_ran),
+    Condition(whole_input, of_files=True),
+    Condition(checks_ran, of_files=True),
     Condition(exercise),
     Condition(faults_wanted),
     FAULTS_HEALED,
@@ -75,12 +77,12 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(restarts_meant, of_evidence=True),
     Condition(releases_run, of_evidence=True),
     Condition(load_phase),
-    Condition(service_share),
+    Condition(service_share, of_files=True),
     Condition(writes_served),
     Condition(nodes_answered),
     Condition(last_phase),
     Condition(final_reads),
-    Condition(observations),
+    Condition(observations, of_files=True),
 )
 """All of them, in the order in which results show them."""
 
@@ -93,7 +95,9 @@ def earn(judged: Judged, stored: CheckResult | None = None) -> CheckResult:
     rows: list[dict[str, Any]] = []
     for condition in CONDITIONS:
         kept = _row_of(stored, condition.name) if condition.of_evidence and stored else None
-        rows.append(kept or {"name": condition.name, **condition.function(judged).to_json()})
+        applies = judged.plan is not None or condition.of_files
+        outcome = condition.function(judged) if applies and not kept else OF_A_RUN
+        rows.append(kept or {"name": condition.name, **outcome.to_json()})
     status = worst(Status(row["status"] or Status.PASS) for row in rows)
     lacking = [row for row in rows if row["status"] not in (Status.PASS, None)]
     lacking.sort(key=lambda row: row["status"] != status)  # the reason of the verdict comes first

@@ -105,6 +105,12 @@ class Judged:
         """Name of each phase of the run -> when it began, in ns."""
         return dict(phases(self.notes))
 
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """The plan, for conditions that no lone file has to keep."""
+        assert self.plan is not None, "a lone file has no plan"
+        return self.plan
+
     def check(self, name: str) -> CheckResult | None:
         """Return the result of a check."""
         return next((check for check in self.checks if check.checker == name), None)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkers import groups
-from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, not_applicable, unknown
+from checkers.earned.base import HOLDS, Judged, Outcome, not_applicable, unknown
 from checkers.earned.observed import BLIND
 from checkers.evidence import PHASE
 from checkers.groups.facts import COMMIT
@@ -60,14 +60,12 @@ def writes_served(judged: Judged) -> Outcome:
     where no node runs.) A rebalance is over, and a coordinator has moved, long before the bound;
     `group.initial.rebalance.delay.ms` above it holds a new group up for so long.
     """
-    if judged.plan is None:
-        return OF_A_RUN
-    if judged.plan.get("backend") == "sim":
+    if judged.asked.get("backend") == "sim":
         return not_applicable("simulated time has the plan's bound on liveness")
     begin_ns, heal_ns = judged.phases.get("faults", 0), judged.phases.get(HEAL, INFINITY_NS)
-    bound_s = _bound_s(judged.plan)
+    bound_s = _bound_s(judged.asked)
     operations = judged.tried
-    hurt = list(_hurt(judged.plan, fault_spans(judged.notes)))
+    hurt = list(_hurt(judged.asked, fault_spans(judged.notes)))
     ends_ns = ended_ns(judged.run.operations, judged.run.events)
     for what, tried, served in _services(judged):
         # What is asked for before the faults waits for the start of nodes and of a group.
@@ -75,7 +73,7 @@ def writes_served(judged: Judged) -> Outcome:
         order = np.flatnonzero(during)[np.argsort(operations.invoke_ns[during], kind="stable")]
         done = operations.complete_ns[during & served]
         tries = operations.invoke_ns[order], ends_ns[order]
-        for since_ns, until_ns in _outages(tries, done, judged.plan, hurt, heal_ns):
+        for since_ns, until_ns in _outages(tries, done, judged.asked, hurt, heal_ns):
             if until_ns - since_ns > bound_s * 1e9:
                 return unknown(
                     f"{what} for {(until_ns - since_ns) / 1e9:.1f} s from "
@@ -92,13 +90,11 @@ def nodes_answered(judged: Judged) -> Outcome:
     No true run breaks it: one injection was measured to have all of them down, faults act one after
     another, and what starts a node again comes behind the next line that the nemesis journals.
     """
-    if judged.plan is None:
-        return OF_A_RUN
-    if judged.plan.get("strands"):
+    if judged.asked.get("strands"):
         return not_applicable("faults of strands may overlap")
     operations = judged.tried
     asked = _of(operations, _ANSWERS_OF_NODES) & (operations.type == OK)
-    for fault, begin_ns, end_ns in _all_down(judged.notes, judged.plan.get("nodes")):
+    for fault, begin_ns, end_ns in _all_down(judged.notes, judged.asked.get("nodes")):
         begun = operations.invoke_ns > begin_ns
         rows = np.flatnonzero(asked & begun & (operations.complete_ns < end_ns))
         if len(rows):
@@ -133,7 +129,7 @@ def _all_down(notes: Sequence[Event], nodes: Any) -> Iterator[tuple[str, int, in
 
 def _services(judged: Judged) -> Iterator[tuple[str, Rows, Rows]]:
     """Yield how to say of a service that it was missing, what asked for it, and what had it."""
-    plan, operations = judged.plan or {}, judged.tried
+    plan, operations = judged.asked, judged.tried
     ok = operations.type == OK
     functions = [name for name in operations.functions if _writes(plan, name)]
     if groups.NAME in judged.wanted:

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from checkers.earned.base import (
     HOLDS,
-    OF_A_RUN,
     Judged,
     Outcome,
     not_applicable,
@@ -33,8 +32,6 @@ def load_phase(judged: Judged) -> Outcome:
     same run, and not unknown, since no evidence is missing. A script of faults with a single
     operation, a seed of many, is such a run; the batch adds up what its seeds tried.
     """
-    if judged.plan is None:
-        return OF_A_RUN
     if "faults" not in judged.phases:
         return unknown(_NO_PHASES)
     tried = judged.tried
@@ -57,8 +54,6 @@ def last_phase(judged: Judged) -> Outcome:
     Each of the last operations comes when the one before it was ok, so the very last is ok, too.
     An operation of a client that was under way when the faults ended is none of the last ones.
     """
-    if judged.plan is None:
-        return OF_A_RUN
     if HEAL not in judged.phases:
         return unknown("the journal does not say that everything was healed")
     tried = judged.tried
@@ -110,8 +105,6 @@ def _served_at(judged: Judged, done: NDArray[np.bool_], begin_ns: int) -> Outcom
 
 def final_reads(judged: Judged) -> Outcome:
     """Every node that serves clients was read at the end, behind a write that was committed."""
-    if judged.plan is None:
-        return OF_A_RUN
     if not {agreement.NAME, durability.NAME} & set(judged.wanted):
         return not_applicable("the system has no metadata quorum whose state could be read")
     value = _final(judged)
@@ -145,11 +138,9 @@ def faults_wanted(judged: Judged) -> Outcome:
     A schedule that holds none because its table is mistyped, or its list is empty, looks like a run
     that nobody wanted to hurt: the plan says `faults = []`, or the command line `--faults none`.
     """
-    if judged.plan is None:
-        return OF_A_RUN
-    if planned_faults(judged.plan):
+    if planned_faults(judged.asked):
         return HOLDS
-    if judged.plan.get(NO_FAULTS) is True:
+    if judged.asked.get(NO_FAULTS) is True:
         return Outcome(Status.PASS, "without faults, as was asked for")
     return under_exercised("no fault was planned, and nobody asked for none (--faults none)")
 
@@ -161,8 +152,6 @@ def faults_healed(judged: Judged) -> Outcome:
     not work is tried again when the run heals everything, and the last one counts; whatever a slow
     machine does to the first one, a cluster that is never measured to be whole is no PASS.
     """
-    if judged.plan is None:
-        return OF_A_RUN
     left = not_healed(judged.notes)
     if not left:
         return HOLDS

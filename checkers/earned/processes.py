@@ -6,11 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, not_applicable, unknown
+from checkers.earned.base import HOLDS, Judged, Outcome, not_applicable, unknown
 from checkers.history import Event, EventType, seconds
 from checkers.history.recorded import statements
 from checkers.nodes.agreement import NAME, NO_SPACE, ended_from_outside, may_be_ended
-from checkers.runs.faults import fault_spans
+from checkers.runs.faults import fault_spans, targets_of
 from checkers.verdict import Status
 
 CRASH = "crash"
@@ -39,8 +39,6 @@ def deaths_meant(judged: Judged) -> Outcome:
     from outside (`ended_from_outside`). `log-agreement` judges the same with the nodes' last words,
     so where it is asked for, its word counts.
     """
-    if judged.plan is None:
-        return OF_A_RUN
     if NAME in judged.wanted:
         return HOLDS
     crashes = list(statements(judged.notes, CRASH))
@@ -87,8 +85,6 @@ def restarts_meant(judged: Judged) -> Outcome:
     ends processes makes one more, a restart too, and a process that ended by itself is judged
     elsewhere. Whatever fails or is tried again is journaled, so a true run never has more.
     """
-    if judged.plan is None:
-        return OF_A_RUN
     evidence = judged.run.evidence
     if evidence is None:
         return not_applicable("no node left a trace")
@@ -117,9 +113,7 @@ def _starts(notes: Sequence[Event]) -> Counter[str]:
     for note in statements(notes):
         if note.type is EventType.INVOKE:
             continue
-        value = note.value
-        targets = value.get("targets")
-        nodes = {str(target) for target in targets} if isinstance(targets, list) else set()
+        value, nodes = note.value, {*targets_of(note)}
         if value.get("phase") == "inject":
             found.update(nodes if note.f in STARTS_AT_ONCE else may_be_ended(note))
             if note.f in RESTARTS and value.get("verified") is True:

@@ -10,7 +10,6 @@ from typing import Any
 
 from checkers.earned.base import (
     HOLDS,
-    OF_A_RUN,
     Judged,
     Outcome,
     not_applicable,
@@ -35,9 +34,7 @@ def releases_run(judged: Judged) -> Outcome:
     the final reads wait for what comes behind it. Of an upgrade, a release that no process printed
     was not tried.
     """
-    if judged.plan is None:
-        return OF_A_RUN
-    versions = judged.plan.get("versions")
+    versions = judged.asked.get("versions")
     said = versions.get("apache-kafka") if isinstance(versions, dict) else None
     planned = _BUILD.findall(str(said or ""))
     evidence = judged.run.evidence
@@ -45,7 +42,7 @@ def releases_run(judged: Judged) -> Outcome:
         return not_applicable("no node prints its release")
     printed = _builds(evidence)
     facts = {PRINTED: [", commit ".join(build) for build in printed]}
-    return replace(_compare(planned, printed, judged.plan, evidence), facts=facts)
+    return replace(_compare(planned, printed, judged.asked, evidence), facts=facts)
 
 
 def _compare(

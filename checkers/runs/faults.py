@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from checkers.history import Event, EventType, seconds
 from checkers.history.recorded import statements
@@ -123,7 +122,7 @@ def not_healed(events: Sequence[Event], *, tried: bool = False) -> list[str]:
     ]
     swept: dict[tuple[str, ...], str] = {}
     for event in statements(events, SWEEP):
-        targets = _targets(event.value)
+        targets = targets_of(event)
         reason = _reason(event)
         swept = {other: why for other, why in swept.items() if not set(other) <= set(targets)}
         if reason:
@@ -173,7 +172,7 @@ def phases(events: Sequence[Event]) -> list[tuple[str, int]]:
 def _begin_span(event: Event, begin_ns: int) -> FaultSpan:
     return FaultSpan(
         fault=event.f,
-        targets=_targets(event.value),
+        targets=targets_of(event),
         begin_ns=begin_ns,
         end_ns=None,
         verified=event.value.get("verified") is True,
@@ -197,14 +196,15 @@ def _end_span(span: FaultSpan, event: Event) -> FaultSpan:
 
 def _ended_by(spans: list[FaultSpan], open_spans: list[int], event: Event) -> int | None:
     """Return the open span that a heal ends."""
-    targets = _targets(event.value)
+    targets = targets_of(event)
     same = [position for position in open_spans if spans[position].fault == event.f]
     exact = [position for position in same if spans[position].targets == targets]
     return next(iter(exact or same), None)
 
 
-def _targets(value: dict[str, Any]) -> tuple[str, ...]:
-    targets = value.get("targets")
+def targets_of(note: Event) -> tuple[str, ...]:
+    """Return the nodes that a note of the nemesis names."""
+    targets = note.value.get("targets")
     return tuple(str(target) for target in targets) if isinstance(targets, list) else ()
 
 

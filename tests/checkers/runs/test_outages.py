@@ -138,9 +138,8 @@ def test_who_is_needed_is_unknown_of_nodes_with_roles_and_of_systems_without_a_l
     assert status(f="acquire", plan=leaderless) is Status.PASS
 
 
-def test_simulated_time_and_lone_files_have_no_such_bound():
+def test_simulated_time_has_no_such_bound():
     assert status(plan={"backend": "sim"}) is None
-    assert writes_served(replace(judged(), plan=None)).status is None
 
 
 def test_the_end_of_a_run_is_not_of_this_condition():
