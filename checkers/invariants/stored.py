@@ -50,7 +50,7 @@ from checkers.invariants.sight import Fields
 from checkers.invariants.traces import TRACES, Appended, GrantedVotes, KeptState, SnapshotsKept
 from checkers.invariants.watcher import INVARIANTS, Violation, Watcher
 from checkers.nodes import leader_age
-from checkers.nodes.agreement import hit_by_ending_fault
+from checkers.nodes.agreement import may_be_ended
 from checkers.nodes.starts import unlike_starts
 from checkers.nodes.trace_order import find_disorder, not_started, unlike_faults
 from checkers.run_input import RunInput
@@ -89,8 +89,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     holes = incomplete(left, evidence) | disorder.keys()
     damaged = set(evidence.nodes)
     if not run.extent.pending:  # else whose storage it was is not known
-        notes = [note for note in run.notes if note.f not in _SPARES_DISKS]
-        damaged = hit_by_ending_fault(notes)
+        notes = (note for note in run.notes if note.f not in _SPARES_DISKS)
+        damaged = {node for note in notes for node in may_be_ended(note)}
     has_files = options.get("files") is not False
     possible = {name: kind for name, kind in _JUDGED.items() if has_files or kind not in _OF_FILES}
     everywhere = {

@@ -30,8 +30,9 @@ from checkers.evidence.log_audit import LogFindings
 from checkers.evidence.trace_fields import voter_ids, well_formed
 from checkers.history import INFINITY_NS, NEMESIS, Event, seconds
 from checkers.history.recorded import statements
-from checkers.nodes.trace_order import begins, fault_notes, targets_of
+from checkers.nodes.trace_order import begins, fault_notes
 from checkers.run_input import RunInput
+from checkers.runs.faults import targets_of
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 
@@ -248,11 +249,6 @@ def _violations(events: Sequence[Event]) -> Iterator[Anomaly]:
                 explanation = str(violation.get("explanation", kind))
                 place = {"node": violation.get("node"), "at_ns": note.time_ns}
                 yield anomaly(kind, explanation, **place)
-
-
-def hit_by_ending_fault(events: Sequence[Event]) -> set[str]:
-    """Name the nodes that a fault hit which may end a node, by the nemesis's own account."""
-    return {node for note in events for node in may_be_ended(note)}
 
 
 def ended_from_outside(crash: Event) -> str:

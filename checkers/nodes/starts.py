@@ -22,8 +22,9 @@ from typing import Any
 
 from checkers.evidence import Evidence, TraceEvent
 from checkers.history import Event, EventType, seconds
-from checkers.nodes.trace_order import begins, fault_notes, targets_of
+from checkers.nodes.trace_order import begins, fault_notes
 from checkers.run_input import RunInput
+from checkers.runs.faults import targets_of
 
 
 def unlike_starts(

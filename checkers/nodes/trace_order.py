@@ -24,6 +24,8 @@ from checkers.evidence import Evidence, TraceEvent
 from checkers.history import Event, EventType, seconds
 from checkers.history.recorded import statements
 from checkers.run_input import RunInput
+from checkers.runs import coverage
+from checkers.runs.faults import targets_of
 
 
 def find_disorder(evidence: Evidence, nodes: Collection[str]) -> dict[str, str]:
@@ -37,12 +39,7 @@ def find_disorder(evidence: Evidence, nodes: Collection[str]) -> dict[str, str]:
     return found
 
 
-ENDING: Final = frozenset(
-    {
-        *("kill", "stop", "restart", "upgrade", "address-change", "role-change"),
-        *("container-kill", "power-loss", "torn-write", "bit-flip", "truncate-file", "disk-wipe"),
-    }
-)
+ENDING: Final = coverage.ENDING | {"restart", "upgrade", "address-change", "role-change"}
 """Faults that end the processes of their targets, where they were verified."""
 
 
@@ -65,7 +62,7 @@ def not_started(run: RunInput, evidence: Evidence, nodes: Collection[str]) -> di
             continue
         if value.get("phase") != "inject" or value.get("verified") is not True:
             continue
-        for node in set(nodes) & targets_of(note):
+        for node in {*nodes} & {*targets_of(note)}:
             starts = [e for e in evidence.traces.get(node, ()) if e.event == "start"]
             times = [evidence.run_ns(event) for event in starts]
             placed = [time_ns for time_ns in times if time_ns is not None]
@@ -151,12 +148,6 @@ def _states(note: Event) -> dict[str, object]:
 def fault_notes(run: RunInput) -> list[Event]:
     """Return what the journal says of faults."""
     return [note for note in statements(run.notes) if "phase" in note.value]
-
-
-def targets_of(note: Event) -> set[str]:
-    """Return the nodes that a completion names."""
-    met = note.value.get("targets")
-    return {str(node) for node in met} if isinstance(met, list) else set()
 
 
 def begins(faults: Sequence[Event]) -> list[int | None]:

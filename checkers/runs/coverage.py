@@ -18,6 +18,7 @@ from checkers.evidence.trace_fields import well_formed
 from checkers.history import Event, EventType
 from checkers.history.recorded import statements
 from checkers.run_input import RunInput
+from checkers.runs.faults import targets_of
 
 PHASES = ("steady", "catching-up", "establishing", "electing")
 """Of the protocol: with a leader, behind it, before its epoch is committed, without one."""
@@ -71,6 +72,4 @@ def _injections(events: Sequence[Event]) -> Iterator[tuple[int, str, tuple[str, 
         if event.type is EventType.INVOKE:
             begun[name] = event.time_ns
         elif value.get("verified") is True:
-            targets = value.get("targets")
-            nodes = tuple(map(str, targets)) if isinstance(targets, list) else ()
-            yield begun.get(name, event.time_ns), event.f, nodes
+            yield begun.get(name, event.time_ns), event.f, targets_of(event)
