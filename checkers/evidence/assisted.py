@@ -71,9 +71,8 @@ def resolve(operations: Sequence[Operation], evidence: Evidence | None) -> Resol
     unresolved = Resolved(operations, {}, 0, 0)
     if evidence is None or any(node not in evidence.logs for node in evidence.nodes):
         return unresolved
-    unsure = {
-        row: wanted for row, kind, wanted in _records_left(operations) if kind is EventType.INFO
-    }
+    left = list(_records_left(operations))
+    unsure = {row: wanted for row, kind, wanted in left if kind is EventType.INFO}
     if not unsure:
         return unresolved
     evidence, _ = well_formed(evidence)
@@ -83,10 +82,10 @@ def resolve(operations: Sequence[Operation], evidence: Evidence | None) -> Resol
         return unresolved
     offsets, anywhere = found
     whole = _whole(evidence)
-    acknowledged = (wanted for _, kind, wanted in _records_left(operations) if kind is EventType.OK)
+    acknowledged = (wanted for _, kind, wanted in left if kind is EventType.OK)
     whole = whole and all(_matching(wanted, anywhere) for wanted in acknowledged)
     asked = set(unsure.values())
-    times = Counter(wanted for _, _, wanted in _records_left(operations) if wanted in asked)
+    times = Counter(wanted for _, _, wanted in left if wanted in asked)
     changes: dict[int, Change] = {}
     for row, wanted in unsure.items():
         matching = _matching(wanted, offsets)

@@ -8,34 +8,21 @@ directory with another id is another log (its disk was replaced). Complexity: O(
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from checkers.evidence import Evidence, TraceEvent
 from checkers.evidence.trace_fields import well_formed
 
 
-def disks(trace: Sequence[TraceEvent]) -> Iterator[list[TraceEvent]]:
-    """Split a trace where a process started with another directory id: that is another log."""
-    events: list[TraceEvent] = []
-    directory = None
-    for event in trace:
-        if event.event == "start":
-            directory_id = event.fields.get("directory_id")
-            if directory_id != directory:
-                yield events
-                events = []
-            directory = directory_id
-        events.append(event)
-    yield events
-
-
 def durable_end(trace: Sequence[TraceEvent]) -> int:
     """Return below which offset all was durable when a node's trace ends."""
-    durable = 0
-    for disk in disks(trace):
-        durable = 0
-        for event in disk:
-            durable = durable_after(event, durable)
+    durable, directory = 0, None
+    for event in trace:
+        if event.event == "start":
+            if event.fields.get("directory_id") != directory:
+                durable = 0
+            directory = event.fields.get("directory_id")
+        durable = _durable_after(event, durable)
     return durable
 
 
@@ -58,7 +45,7 @@ def torn_too_far(evidence: Evidence) -> dict[str, str]:
     return found
 
 
-def durable_after(event: TraceEvent, durable: int) -> int:
+def _durable_after(event: TraceEvent, durable: int) -> int:
     """Offset below which all is durable after an event, from what it was before."""
     if event.event == "flush":
         return max(durable, int(event.fields["end_offset"]))

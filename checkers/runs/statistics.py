@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from checkers.history import INFINITY_NS, Event, EventType, seconds
-from checkers.history.recorded import columns_of, ended_ns, span_of
+from checkers.history.recorded import columns_of, ended_ns, span_of, statements
 from checkers.run_input import RunInput
 from checkers.runs.faults import HEAL, phases
 from checkers.verdict import CheckResult, Status
@@ -156,9 +156,9 @@ def _recoveries(operations: Columns, notes: Sequence[Event]) -> list[dict[str, A
     # Of each: the earliest completion of it or of what was invoked later.
     first_done = np.minimum.accumulate(operations.complete_ns[chosen][order][::-1])[::-1]
     found = []
-    for event in notes:
-        phase = _phase(event)
-        if phase is None:
+    for event in statements(notes):
+        phase = event.value.get("phase")
+        if phase not in ("inject", "heal") or event.type is EventType.INVOKE:
             continue
         place = int(np.searchsorted(invoked, event.time_ns))
         served = place < len(invoked)
@@ -173,11 +173,3 @@ def _recoveries(operations: Columns, notes: Sequence[Event]) -> list[dict[str, A
             }
         )
     return found
-
-
-def _phase(event: Event) -> str | None:
-    """Return `inject` or `heal` for the completion of a fault."""
-    if event.type is EventType.INVOKE:
-        return None
-    phase = event.value.get("phase") if isinstance(event.value, dict) else None
-    return phase if phase in ("inject", "heal") else None
