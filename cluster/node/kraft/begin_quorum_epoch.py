@@ -70,6 +70,8 @@ class BeginQuorumEpochs:
                 again_ms = min(again_ms, patient_until_ms)
             else:
                 ready_ms = min(ready_ms, core.requests.ready_at_ms(id_))
+        if missing <= 0:
+            self._release_readers(leader)  # fewer voters than before may make a majority
         askable.sort(key=lambda replica: -replica.last_fetch_ms)
         for replica in askable[: max(0, missing)]:
             self._ask(leader, replica, now_ms)

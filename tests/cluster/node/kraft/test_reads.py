@@ -2,7 +2,9 @@
 
 import pytest
 
+from cluster.node.errors import ErrorCode
 from cluster.node.kraft.quorum.leader_state import Leader
+from tests.cluster.node.kraft.dynamic import dynamic_world, remove, remove_request, send
 from tests.cluster.node.kraft.world import World
 
 BACKOFF_MS = 20
@@ -218,3 +220,29 @@ def test_many_reads_share_their_round_trips():
     world.settle(20)
     assert all(answer == [True] for answer in answers)
     assert world.scheduler.events - events < 100
+
+
+def test_a_read_needs_no_more_answers_when_its_leader_is_left_alone():
+    world, leader = dynamic_world(2)
+    world.settle()
+    other = next(node for node in world.nodes.values() if node is not leader)
+    world.network.isolate(other.node_id, world.ids)
+    answers = ask(leader)
+    assert remove(world, other) is ErrorCode.none
+    world.settle(100)
+    assert answers == [True]
+
+
+def test_answers_that_came_are_enough_when_fewer_voters_are_left():
+    world, leader = dynamic_world(4)
+    world.settle()
+    first, *others = (node for node in world.nodes.values() if node is not leader)
+    for other in others:
+        world.network.held_links |= {(leader.node_id, other.node_id)}
+    answers = ask(leader)
+    world.settle(10)
+    assert answers == []
+    world.network.held_links.discard((leader.node_id, others[0].node_id))
+    send(leader, remove_request(others[1]))
+    world.settle(200)
+    assert answers == [True]
