@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 from cluster.backends.abilities import LinkShape, ShapeMeasure, Shaping
@@ -282,15 +282,9 @@ def _why_not(backend: Backend) -> str:
 
 
 def _json(measure: ShapeMeasure) -> dict[str, float]:
-    values = {
-        "round_trip_ms": measure.round_trip_ms,
-        "spread_ms": measure.spread_ms,
-        "lost": measure.lost,
-        "duplicated": measure.duplicated,
-        "overtaking": measure.overtaking,
-        "rate_kbit_s": measure.rate_kbit_s,
-    }
-    return {name: round(value, 4) for name, value in values.items() if value is not None}
+    found = asdict(measure)
+    del found["probes"]
+    return {name: round(value, 4) for name, value in found.items() if value is not None}
 
 
 def _name(link: Link) -> str:

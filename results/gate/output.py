@@ -9,10 +9,11 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from checkers.verdict import Status
-from results.gate.policy_gate import GateDecision, GateEntry, Requirement
+from results.gate.policy_gate import GateDecision, GateEntry
 from results.store.facts import Facts
 
 VERSION = 1
@@ -28,8 +29,8 @@ def to_document(decision: GateDecision) -> dict[str, Any]:
         "exit_code": decision.exit_code,
         "summary": decision.summary,
         "runs": [_run_json(entry) for entry in decision.entries],
-        "requirements": [_requirement_json(found) for found in decision.requirements],
-        "canary": None if decision.canary is None else _requirement_json(decision.canary),
+        "requirements": [asdict(found) for found in decision.requirements],
+        "canary": None if decision.canary is None else asdict(decision.canary),
     }
 
 
@@ -75,10 +76,6 @@ def _md(text: str) -> str:
     """Escape a text so that Markdown, and HTML within it, shows it as it is."""
     flat = html.escape(" ".join(text.split()), quote=False)
     return _MARKDOWN.sub(r"\\\1", flat).replace("@", "@\u200b")  # nobody is notified
-
-
-def _requirement_json(found: Requirement) -> dict[str, str]:
-    return {"name": found.name, "status": str(found.status), "sentence": found.sentence}
 
 
 def _run_json(entry: GateEntry) -> dict[str, Any]:
