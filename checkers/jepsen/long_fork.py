@@ -23,12 +23,13 @@ O(reads x keys^2) for the demands, and a search in each cycle.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from checkers.history import EventType, Operation
 from checkers.jepsen.findings import Findings, UnreadableError
-from checkers.transactions.graph import components, path
 from checkers.transactions.operations import Edge
+from checkers.transactions.search import in_components
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.search.wording import title
@@ -143,38 +144,18 @@ def _forks(reads: Sequence[tuple[Operation, Mapping[Key, bool]]]) -> list[Anomal
         for key, is_seen in keys.items():
             for later in lacking if is_seen else ():
                 demands.setdefault((number[key], later), read)
-    following: dict[int, list[Edge]] = {}
-    for (before, after), read in demands.items():
-        following.setdefault(before, []).append(Edge(before, after, "ww", str(read.index)))
-    graph = {before: [edge.target for edge in edges] for before, edges in following.items()}
+    edges = [Edge(before, after, "ww", "") for before, after in demands]
     by_number = list(number)
     forks: list[Anomaly] = []
-    for group in components(graph):
-        if len(group) > 1 and len(forks) < _FORKS_MAX:
-            cycle = _shortest(following, set(group))
-            involved = [demands[edge.source, edge.target] for edge in cycle]
-            parts = [
-                f"process {read.process} (operation {read.index}) saw the write of "
-                f"{show(by_number[edge.source])} but not that of {show(by_number[edge.target])}"
-                for edge, read in zip(cycle, involved, strict=True)
-            ]
-            circle = [show(by_number[edge.source]) for edge in cycle]
-            all_ = "both" if len(parts) == 2 else "all of it"
-            what = f"{'; '.join(parts)}: no order of these writes allows {all_}"
-            forks.append(anomaly("long-fork", what, *involved, keys=circle))
+    for cycle in islice(in_components(edges, ("ww",)), _FORKS_MAX):
+        involved = [demands[edge.source, edge.target] for edge in cycle]
+        parts = [
+            f"process {read.process} (operation {read.index}) saw the write of "
+            f"{show(by_number[edge.source])} but not that of {show(by_number[edge.target])}"
+            for edge, read in zip(cycle, involved, strict=True)
+        ]
+        circle = [show(by_number[edge.source]) for edge in cycle]
+        all_ = "both" if len(parts) == 2 else "all of it"
+        what = f"{'; '.join(parts)}: no order of these writes allows {all_}"
+        forks.append(anomaly("long-fork", what, *involved, keys=circle))
     return forks
-
-
-def _shortest(following: Mapping[int, Sequence[Edge]], group: set[int]) -> list[Edge]:
-    """Return a shortest cycle within a component."""
-    best: list[Edge] | None = None
-    for start in sorted(group):
-        for edge in following[start]:
-            if edge.target not in group or (best is not None and len(best) == 2):
-                continue
-            back = path(following, edge.target, start)
-            assert back is not None, "a component leads back to each of its keys"
-            if best is None or len(back) + 1 < len(best):
-                best = [edge, *back]
-    assert best is not None
-    return best

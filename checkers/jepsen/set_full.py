@@ -113,10 +113,6 @@ class Element:
         }
 
 
-def _begin_key(read: Operation) -> tuple[int, int]:
-    return read.invoke_ns, read.index
-
-
 def check_key(
     operations: Sequence[Operation], options: Mapping[str, Any], cancelled: Cancelled = never
 ) -> CheckResult:
@@ -203,7 +199,7 @@ def timelines(
     # From the last read back: an element stays among those that all later reads show until one
     # lacks it; so each read is gone through once, and no element is compared with every read.
     everywhere = set(elements)
-    for read, shown in sorted(reads, key=lambda pair: _begin_key(pair[0]), reverse=True):
+    for read, shown in sorted(reads, key=_began, reverse=True):
         present = set(shown)
         for value in [v for v in everywhere if v not in present]:
             elements[value].last_absent = read
@@ -247,7 +243,7 @@ def _missing_at(
 
 
 def _began(pair: tuple[Operation, object]) -> tuple[int, int]:
-    return _begin_key(pair[0])
+    return pair[0].invoke_ns, pair[0].index
 
 
 def _lacks(element: Element, read: Operation, present: set[Hashable]) -> bool:

@@ -36,6 +36,7 @@ from checkers.transactions.operations import (
     Key,
     Step,
     Transaction,
+    edge_between,
     future_reads,
     lost_updates,
     name,
@@ -271,7 +272,7 @@ def _committed_order(key: Key, key_list: _List, versions: Iterable[Version]) -> 
     pairs = [*pairwise(order), *((order[-1], e) for e in unread if order)]
     for element, later in pairs:
         why = _before(key, element, later)
-        yield from _edge(writers[element], writers[later], "ww", why, key)
+        yield from edge_between(writers[element], writers[later], "ww", why, key)
 
 
 def _dirty_updates(key: Key, key_list: _List) -> Iterator[Anomaly]:
@@ -310,27 +311,20 @@ def _edges(
     for i, element in enumerate(order):
         for later, writer in following[i + 1]:
             why = _before(key, element, later)
-            yield from _edge(key_list.writers[element], writer, "ww", why, key)
+            yield from edge_between(key_list.writers[element], writer, "ww", why, key)
     for reader, version in key_list.reads:
         if version:
             last = version[-1]
             why = f"appended {show(last)} to {show(key)}, which the next one read"
-            yield from _edge(key_list.writers[last], reader, "wr", why, key)
+            yield from edge_between(key_list.writers[last], reader, "wr", why, key)
         for later, writer in following[len(version)]:
             why = f"read {show(key)} without {show(later)}, which the next one appended"
-            yield from _edge(reader, writer, "rw", why, key)
+            yield from edge_between(reader, writer, "rw", why, key)
 
 
 def _before(key: Key, element: Hashable, later: Hashable) -> str:
     what = f"appended {show(element)} to {show(key)} before the next one appended"
     return f"{what} {show(later)}"
-
-
-def _edge(
-    source: Transaction, target: Transaction, kind: str, why: str, key: Key
-) -> Iterator[Edge]:
-    if source is not target:
-        yield Edge(source.index, target.index, kind, why, key)
 
 
 # -- fractured reads -------------------------------------------------------------------------------

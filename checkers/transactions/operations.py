@@ -76,6 +76,14 @@ class Edge:
     """Of a dependency: of which key."""
 
 
+def edge_between(
+    source: Transaction, target: Transaction, kind: str, why: str, key: Key
+) -> Iterator[Edge]:
+    """Yield the edge from one transaction to another; none from one to itself."""
+    if source is not target:
+        yield Edge(source.index, target.index, kind, why, key)
+
+
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """What reads and writes show of the order of transactions."""

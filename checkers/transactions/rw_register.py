@@ -33,6 +33,7 @@ from checkers.transactions.operations import (
     Key,
     Step,
     Transaction,
+    edge_between,
     future_reads,
     lost_updates,
     name,
@@ -173,7 +174,7 @@ def _atomic(
             elif other is not None and other.index in known:
                 why = f"wrote {show(key)} before the next one: {name(reader)} read"
                 why += f" {show(value)} of the latter beside {show(from_key)} of the former"
-                edges += _edge(writer, other, "atomic", why, key)
+                edges += edge_between(writer, other, "atomic", why, key)
     return edges, anomalies
 
 
@@ -326,12 +327,12 @@ def _edges(key: Key, register: _Register, known: Mapping[int, Transaction]) -> I
         for reader in readers:
             if writer is not None and register.last_of[writer.index] == value:
                 why = f"wrote {show(value)} to {show(key)}, which the next one read"
-                yield from _edge(writer, reader, "wr", why, key)
+                yield from edge_between(writer, reader, "wr", why, key)
             for later in roots if value is INITIAL else after.get(value, ()):
                 replacing = register.writers.get(later)
                 if replacing is not None and replacing.index in known:
                     why = f"read {show(value)} of {show(key)}, which the next one replaced by "
-                    yield from _edge(reader, replacing, "rw", why + show(later), key)
+                    yield from edge_between(reader, replacing, "rw", why + show(later), key)
     for value, later_ones in register.after.items():
         writer = register.writers.get(value)
         for later in later_ones if writer is not None else ():
@@ -339,11 +340,4 @@ def _edges(key: Key, register: _Register, known: Mapping[int, Transaction]) -> I
             replacing = register.writers.get(later)
             if replacing is not None:
                 why = f"wrote {show(value)} to {show(key)}, which the next one replaced by "
-                yield from _edge(writer, replacing, "ww", why + show(later), key)
-
-
-def _edge(
-    source: Transaction, target: Transaction, kind: str, why: str, key: Key
-) -> Iterator[Edge]:
-    if source is not target:
-        yield Edge(source.index, target.index, kind, why, key)
+                yield from edge_between(writer, replacing, "ww", why + show(later), key)

@@ -40,9 +40,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from checkers.history import EventType
-from checkers.transactions.graph import components, path
 from checkers.transactions.operations import Edge, Key, Transaction
 from checkers.transactions.rw_register import INITIAL
+from checkers.transactions.search import in_components
 from porcupine_py.search.outcome import Cancelled
 from porcupine_py.values import show
 
@@ -141,9 +141,9 @@ def _explain(task: _Task, edges: Sequence[Edge], cancelled: Cancelled, *, is_sho
     if first.answer is not Answer.OPEN or is_short or cancelled():
         return first
     saturated = _saturate(task, number, edges, cancelled)
-    cycle = _cycle(saturated)
-    if cycle:
-        return Serial(Answer.NONE, cycle=cycle)
+    kinds = {edge.kind for edge in saturated}
+    for cycle in in_components(saturated, tuple(kinds)):
+        return Serial(Answer.NONE, cycle=tuple(cycle))
     return _search(task, number, saturated, STEPS_MAX, cancelled)
 
 
@@ -324,27 +324,6 @@ def _implied_edges(
 def _edge(task: _Task, source: int, target: int, kind: str, why: str, key: Key) -> Edge:
     one, other = task.indexes[source], task.indexes[target]
     return Edge(one, other, kind, why, key)
-
-
-def _cycle(edges: Sequence[Edge]) -> tuple[Edge, ...]:
-    """Return a shortest cycle, preferably of edges that came first; none where there is none."""
-    following: dict[int, list[Edge]] = {}
-    for edge in edges:
-        following.setdefault(edge.source, []).append(edge)
-    graph = {source: [e.target for e in some] for source, some in following.items()}
-    best: list[Edge] = []
-    for group in components(graph):
-        inside = set(group)
-        for source in group if len(group) > 1 else ():
-            for edge in following[source]:
-                if edge.target not in inside or (best and len(best) == 2):
-                    continue
-                back = path(following, edge.target, source)
-                if back is not None and (not best or len(back) + 1 < len(best)):
-                    best = [edge, *back]
-        if best:
-            break
-    return tuple(best)
 
 
 # -- search ----------------------------------------------------------------------------------------
