@@ -21,10 +21,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from porcupine_py.history import Event, InputT, Operation, OutputT, operations_of
-from porcupine_py.judging import Limits, Longest, Part
+from porcupine_py.judging import Longest, Part
 from porcupine_py.linearization import LinearizationInfo
 from porcupine_py.model import Model, StateT
 from porcupine_py.operations import HistoryError
+from porcupine_py.search.outcome import Budget
 
 MEMORY_LIMIT_MB = 1024.0
 _FIRST_ROUND = 1_000
@@ -195,13 +196,14 @@ def _judge(
     if not timeout_s >= 0 or not memory_limit_mb > 0:
         raise ValueError("timeout_s must be 0 or above, and memory_limit_mb above 0")
     deadline_s = time.monotonic() + timeout_s if timeout_s else math.inf
-    limits = Limits(deadline_s, int(memory_limit_mb * (1 << 20)))
+    memory_bytes = int(memory_limit_mb * (1 << 20))
+    budget = Budget(math.inf, memory_bytes, lambda: time.monotonic() > deadline_s)
     explored_max = _FIRST_ROUND
     open_parts = sorted(parts, key=lambda part: len(part.operations))
     while open_parts:
         alone = len(open_parts) == 1
         for part in open_parts:
-            part.judge(model, limits, None if alone else explored_max)
+            part.judge(model, budget, None if alone else explored_max)
             if part.legal is False and not verbose:
                 return CheckResult.ILLEGAL, None
         open_parts = [part for part in open_parts if part.legal is None and part.limit is None]

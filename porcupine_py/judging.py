@@ -21,8 +21,6 @@ shares no code with it; one that is refused shows a model that is no pure functi
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,7 +31,14 @@ from porcupine_py.model import Model
 from porcupine_py.operations import INFINITY_NS, EventType
 from porcupine_py.operations import Operation as Placed
 from porcupine_py.search import certificate, wgl
-from porcupine_py.search.outcome import Budget, BudgetExceededError, Outcome, Status
+from porcupine_py.search.outcome import (
+    Budget,
+    BudgetExceededError,
+    Cancelled,
+    Outcome,
+    Status,
+    never,
+)
 from porcupine_py.states import ModelError, Rules, StateKey
 
 PLACES_MAX = 2_000_000
@@ -84,20 +89,6 @@ class Longest:
 _PENDING, _RETURNED = "pending", "returned"
 _EASY_MIN, _EASY_EACH = 1_000, 2
 """Configurations after which a part is hard: so many for each operation, and at least so many."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a check may use."""
-
-    deadline_s: float = math.inf
-    """On the monotonic clock of `time.monotonic`."""
-    memory_bytes: int = 1 << 30
-    """Of the search of one part, by its own count."""
-
-    def is_expired(self) -> bool:
-        """Return whether the deadline has passed."""
-        return time.monotonic() > self.deadline_s
 
 
 @dataclass(slots=True)
@@ -153,16 +144,16 @@ class Part:
             for o in kept
         ]
 
-    def judge(self, model: Model[Any, Any, Any], limits: Limits, explored_max: int | None) -> None:
+    def judge(self, model: Model[Any, Any, Any], budget: Budget, explored_max: int | None) -> None:
         """Search for an order; `legal` stays None when a bound was met first.
 
-        `explored_max` bounds the configurations, and is no `limit`: the caller comes back.
+        `explored_max` bounds the configurations, and is no `limit`: the caller comes back. `budget`
+        is cancelled when time is over.
 
         Raises ModelError, and whatever the model's functions raise.
         """
-        checked = _Checked(model, limits)
+        checked = _Checked(model, budget.cancelled)
         kept = self._search(checked)
-        budget = Budget(math.inf, limits.memory_bytes, limits.is_expired)
         if self.longest is not None:
             self.longest.begin()
         outcome = self._outcome(kept, checked, budget, explored_max)
@@ -170,11 +161,11 @@ class Part:
         if outcome.status is Status.PASS:
             if not self._accept(model, outcome.linearization):
                 self.late = set()
-                self.judge(model, limits, explored_max)
+                self.judge(model, budget, explored_max)
         elif outcome.status is Status.FAIL:
             self.legal = False
         elif explored_max is None or outcome.explored <= explored_max:
-            self.limit = "time" if limits.is_expired() else "memory"
+            self.limit = "time" if budget.cancelled() else "memory"
 
     def _outcome(
         self, kept: Sequence[Placed], checked: _Checked, budget: Budget, explored_max: int | None
@@ -202,7 +193,7 @@ class Part:
         missing = sorted(self.late.difference(order), key=lambda i: self.placed[i].invoke_ns)
         try:
             order += tuple(missing)
-            certificate.verify_order(self.placed, _Checked(model, Limits()), order)
+            certificate.verify_order(self.placed, _Checked(model, never), order)
         except Exception as refused:
             if missing:
                 return False
@@ -224,16 +215,16 @@ class _Checked(models.Model):
 
     name = "porcupine"
 
-    def __init__(self, model: Model[Any, Any, Any], limits: Limits) -> None:
+    def __init__(self, model: Model[Any, Any, Any], is_expired: Cancelled) -> None:
         self._model = model
         self._rules: Rules[Any] = Rules(model.equal, model.hash)
-        self._limits = limits
+        self._is_expired = is_expired
 
     def init(self) -> models.State:
         return self._rules.key(self._model.init())
 
     def step(self, state: models.State, operation: Placed) -> tuple[bool, models.State]:
-        if self._limits.is_expired():  # here as well: a step may take long
+        if self._is_expired():  # here as well: a step may take long
             raise BudgetExceededError("time limit")
         output = PENDING if operation.f == _PENDING else operation.output
         if isinstance(state, StateKey):
