@@ -28,12 +28,13 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from checkers.history import EventType, Operation
+from checkers.history import EventType, HistoryError, Operation
 from checkers.jepsen.findings import Findings, UnreadableError, refuse_others
 from checkers.verdict import Anomaly, CheckResult, anomaly
+from porcupine_py.models.accounts import amount_of, balances_of
 from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.search.wording import title
-from porcupine_py.values import decimal, is_list, render_decimal
+from porcupine_py.values import render_decimal
 
 NAME = "bank"
 OPTIONS: Mapping[str, type | tuple[type, ...]] = {
@@ -55,10 +56,10 @@ def check_key(
     reads = [o for o in operations if o.f == "read" and o.type is EventType.OK]
     try:
         refuse_others(operations, "read", "transfer")
-        shown = [(read, balances_of(read)) for read in reads]
+        shown = [(read, _shown(read)) for read in reads]
         given = options.get("total_amount")
-        asked = None if given is None else _number(given)
-    except UnreadableError as error:
+        asked = None if given is None else amount_of(given)
+    except (UnreadableError, HistoryError) as error:
         return found.unreadable(str(error))
     accounts = options.get("accounts")
     known = None if accounts is None else {str(account) for account in accounts}
@@ -80,29 +81,12 @@ def check_key(
     return found.result(idle=idle)
 
 
-def balances_of(read: Operation) -> Balances:
+def _shown(read: Operation) -> Balances:
     """Return the balances that a read shows, by account; None where there is no number."""
-    value = read.output if read.output is not None else {}
-    if is_list(value):
-        value = dict(enumerate(value))
-    if not isinstance(value, Mapping):
-        raise UnreadableError(f"operation {read.index}: {value!r} is no map of balances")
-    balances: Balances = {}
-    for account, balance in value.items():
-        if isinstance(balance, bool) or not isinstance(balance, int | float | None):
-            problem = f"account {account!r} holds {balance!r}, no number"
-            raise UnreadableError(f"operation {read.index}: {problem}")
-        balances[str(account)] = None if balance is None else _number(balance)
-    if len(balances) < len(value):
-        raise UnreadableError(f"operation {read.index}: two accounts have the same name")
-    return balances
-
-
-def _number(value: float) -> Fraction:
     try:
-        return decimal(value)
-    except ValueError as error:  # no number, or beyond all numbers
-        raise UnreadableError(f"{value!r} is no amount of money") from error
+        return balances_of({} if read.output is None else read.output)
+    except HistoryError as error:
+        raise UnreadableError(f"operation {read.index}: {error}") from error
 
 
 def _float(value: Fraction) -> float:

@@ -13,6 +13,7 @@ at what was read. Numbers are decimals, as there: 0.2 transferred to 0.1 leaves 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -31,7 +32,7 @@ class Accounts(Model):
     def __init__(self, initial: Any = None) -> None:
         if initial is not None and not isinstance(initial, Mapping | list | tuple):
             raise ValueError(f"the model {self.name!r} starts with balances, not {initial!r}")
-        self._initial = None if initial is None else _balances(initial)
+        self._initial = None if initial is None else balances_of(initial)
 
     def prepare(self, operations: Sequence[Operation]) -> Model:
         """Return a model that begins with what is given, or with what an early read shows."""
@@ -45,7 +46,7 @@ class Accounts(Model):
             raise HistoryError(problem)
         shown: dict[str, Fraction | None] = {}
         for read in early:
-            shown |= _balances(read.output)
+            shown |= balances_of(read.output)
         return Accounts(shown)
 
     def init(self) -> State:
@@ -57,7 +58,7 @@ class Accounts(Model):
         assert isinstance(state, frozenset)
         balances: dict[str, Fraction] = dict(state)
         if operation.f == "read":
-            shown = _balances(operation.output)
+            shown = balances_of(operation.output)
             return all(balances.get(a, 0) == b for a, b in shown.items()), state
         if operation.f != "transfer":
             raise unknown_function(self, operation)
@@ -86,28 +87,30 @@ def _transfer(operation: Operation) -> tuple[str, str, Fraction]:
         problem = f"{asked!r} names no from, to and amount"
         raise HistoryError(f"operation {operation.index}: {problem}")
     try:
-        amount = _amount(asked["amount"])
+        amount = amount_of(asked["amount"])
     except HistoryError as error:
         raise HistoryError(f"operation {operation.index}: {error}") from error
     return str(asked["from"]), str(asked["to"]), amount
 
 
-def _balances(value: Any) -> dict[str, Fraction | None]:
-    """Return balances by account; None where a read has none, which no balance equals."""
+def balances_of(value: Any) -> dict[str, Fraction | None]:
+    """Return balances by account; None where a read has none, which no balance equals.
+
+    Raises HistoryError for anything else.
+    """
     if is_list(value):
         value = dict(enumerate(value))
     if not isinstance(value, Mapping):
         raise HistoryError(f"{value!r} is no map of balances")
-    balances = {str(a): None if b is None else _amount(b) for a, b in value.items()}
+    balances = {str(a): None if b is None else amount_of(b) for a, b in value.items()}
     if len(balances) < len(value):
         raise HistoryError(f"{value!r}: two accounts have the same name")
     return balances
 
 
-def _amount(value: Any) -> Fraction:
-    if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
-        raise HistoryError(f"{value!r} is no amount")
-    try:
-        return decimal(value)
-    except ValueError as error:
-        raise HistoryError(f"{value!r} is no amount") from error
+def amount_of(value: Any) -> Fraction:
+    """Return a number as a decimal. Raises HistoryError where it is none."""
+    if isinstance(value, int | float | Fraction) and not isinstance(value, bool):
+        with suppress(ValueError):
+            return decimal(value)
+    raise HistoryError(f"{value!r} is no amount of money")
