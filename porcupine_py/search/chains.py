@@ -56,11 +56,10 @@ _ATTEMPTS_MAX = 6
 """Orders that are tried for refused compare-and-sets."""
 
 
-def judge(encoded: Encoded, value_count: int, *, with_order: bool = True) -> Judged | None:
+def judge(encoded: Encoded, value_count: int) -> Judged | None:
     """Judge keys of which `search.clusters.unique_keys` holds.
 
     None when the times of all keys do not fit one after another; judge them singly then.
-    `with_order`: whether `order` is wanted, the proof of what is right.
     """
     judged = Judged(encoded)
     if len(encoded.code) == 0:
@@ -71,8 +70,7 @@ def judge(encoded: Encoded, value_count: int, *, with_order: bool = True) -> Jud
     found = zones(layout, judged)
     chains = _link(layout, found, judged)
     _between(layout, found, chains, judged)
-    if with_order or len(layout.refused):
-        _order(layout, found, chains, judged)
+    _order(layout, found, chains, judged)
     return judged
 
 
@@ -152,7 +150,10 @@ def _within(layout: Layout, found: Zones, chains: Chains, judged: Judged) -> Non
     bad = same & (found.f[order[1:]] < found.s[order[earlier]])
     for place in np.flatnonzero(bad):
         later, before = int(order[place + 1]), int(order[earlier[place]])
-        rows = (*chains.witnesses(layout, later), *chains.witnesses(layout, before))
+        rows = (
+            *witnesses(layout, chains.successor, later),
+            *witnesses(layout, chains.successor, before),
+        )
         judged.wrong.setdefault(
             layout.key_of_cluster(later), Found("stale-cas", tuple(sorted(set(rows))))
         )
@@ -178,7 +179,7 @@ def _between(layout: Layout, found: Zones, chains: Chains, judged: Judged) -> No
                 early, late = np.argmin(found.f[members]), np.argmax(found.s[members])
                 members = [group, members[early], members[late]]
             for cluster in members:
-                rows.update(chains.witnesses(layout, int(cluster)))
+                rows.update(witnesses(layout, chains.successor, int(cluster)))
         shift = key * layout.span
         judged.wrong[key] = Found(
             "stale-read",
@@ -221,7 +222,7 @@ def _order(layout: Layout, found: Zones, chains: Chains, judged: Judged) -> None
         row, value = int(layout.refused[q]), int(layout.refused_cluster[q])
         begin, end = layout.begin[row], layout.end[row]
         if value >= 0 and found.f[value] < begin and end < found.s[value]:
-            rows = tuple(sorted({row, *chains.witnesses(layout, value)}))
+            rows = tuple(sorted({row, *witnesses(layout, chains.successor, value)}))
             judged.wrong.setdefault(layout.key_of(row), Found("refused-cas", rows))
     judged.undecided -= judged.wrong.keys()
     judged.order = result

@@ -243,10 +243,6 @@ class Chains:
     successor: Int64s
     """Of each cluster: one with a cas that follows it, -1: none."""
 
-    def witnesses(self, layout: Layout, cluster: int) -> list[int]:
-        """Return the operations that make f and s of a cluster, and show that it took effect."""
-        return witnesses(layout, self.successor, cluster)
-
 
 def conflicts(f: Int64s, s: Int64s) -> NDArray[np.int64]:
     """Return pairs of groups that must each come before the other, at least one for each key.

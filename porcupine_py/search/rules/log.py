@@ -33,7 +33,7 @@ import numpy.typing as npt
 from porcupine_py.models.base import Model
 from porcupine_py.models.lists import Log, records, start
 from porcupine_py.operations import INFINITY_NS, Operation
-from porcupine_py.search.outcome import Outcome, Status
+from porcupine_py.search.outcome import Outcome
 from porcupine_py.search.rules.ladder import fail_outcome, pass_outcome
 from porcupine_py.search.wording import text, title
 from porcupine_py.values import freeze
@@ -181,14 +181,8 @@ def _holes(
     witness = int(first_reader[missing])
     above = int(columns.shown_value[rows][-1])
     readers = (read, witness) if witness >= 0 else (read,)
-    return LogVerdict(
-        "lost-record", (missing, above), readers, _offset(columns, ordered, places, missing)
-    )
-
-
-def _offset(columns: LogColumns, ordered: Ints, places: Ints, append: int) -> int:
-    del columns
-    return int(places[np.flatnonzero(ordered == append)[0]])
+    offset = int(places[np.flatnonzero(ordered == missing)[0]])
+    return LogVerdict("lost-record", (missing, above), readers, offset)
 
 
 def _real_time(
@@ -263,11 +257,9 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
         return fail_outcome(verdict.kind, _sentence(verdict, shown_by), window)
     assert verdict.order is not None
     both = [*appends, *reads]
-    outcome = pass_outcome(
+    return pass_outcome(
         [both[i] for i in verdict.order.tolist()], f"{len(appends)} appends in order of offset"
     )
-    assert outcome.status is Status.PASS
-    return outcome
 
 
 def _sentence(verdict: LogVerdict, shown_by: Sequence[Operation]) -> str:

@@ -15,6 +15,7 @@ operation.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from porcupine_py.models.base import Model, State
 from porcupine_py.operations import EventType, Operation
@@ -50,7 +51,7 @@ def _place(
     """Return, for each state, the write that led to it and the reads in it."""
     gaps: list[list[Operation]] = [[], *([write] for write in writes)]
     done = sorted((write.complete_ns, place) for place, write in enumerate(writes, 1))
-    last_begun = _last_begun(writes)
+    last_begun = list(accumulate((write.invoke_ns for write in writes), max))
     open_reads: list[tuple[int, int]] = []
     at_least = next_done = 0
     for read in sorted(reads, key=lambda o: (o.invoke_ns, o.index)):
@@ -73,12 +74,3 @@ def _place(
         gaps[place].append(read)
         open_reads.append((read.complete_ns, place))
     return gaps
-
-
-def _last_begun(writes: Sequence[Operation]) -> list[int]:
-    """Return for each write the latest invocation of it and those before it."""
-    latest, found = -1, []
-    for write in writes:
-        latest = max(latest, write.invoke_ns)
-        found.append(latest)
-    return found
