@@ -217,7 +217,7 @@ def test_the_corpus_becomes_columns(folder):  # noqa: F811
 
 def test_an_empty_history_has_no_rows():
     columns = check_columns(from_operations([]))
-    assert (len(columns), columns.operations(), columns.parts()) == (0, [], [columns])
+    assert (len(columns), columns.operations(), columns.parts()) == (0, [], [])
     assert np.all(columns.by_key()[1] == [0, 0])
 
 
