@@ -38,14 +38,16 @@ NONE = -1
 class Sends:
     """One row for each `send`."""
 
+    first: Int64s
+    """Send s holds the records first[s] <= r < first[s + 1]; one more than sends."""
     row: Int64s
     """Its place in the list of operations."""
     partition: Int64s
     producer: Int64s
     """A code of its process."""
+    invoke_ns: Int64s
     ok: Bools
     failed: Bools
-    invoke_ns: Int64s
     complete_ns: Int64s
     """`INFINITY_NS` where nothing answered."""
     offset: Int64s
@@ -53,8 +55,6 @@ class Sends:
     epoch: Int64s
     node: Int64s
     """A code of the node that answered last."""
-    first: Int64s
-    """Send s holds the records first[s] <= r < first[s + 1]; one more than sends."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,13 +64,15 @@ class Reads:
     And one for each partition of which a `consume` shows records.
     """
 
+    first: Int64s
+    """Read r shows the rows first[r] <= i < first[r + 1] of `Log.shown_*`."""
     row: Int64s
     partition: Int64s
     consumer: Int64s
     """A code of its process; NONE: a member of a group, which does not say where it stood."""
+    invoke_ns: Int64s
     whole: Bools
     """Whether it is a `poll-all`."""
-    invoke_ns: Int64s
     complete_ns: Int64s
     epoch: Int64s
     position: Int64s
@@ -78,8 +80,6 @@ class Reads:
     high_watermark: Int64s
     log_start: Int64s
     node: Int64s
-    first: Int64s
-    """Read r shows the rows first[r] <= i < first[r + 1] of `Log.shown_*`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,6 +88,7 @@ class Refused:
 
     row: Int64s
     partition: Int64s
+    consumer: Int64s
     invoke_ns: Int64s
     epoch: Int64s
     position: Int64s
@@ -160,36 +161,9 @@ def log_of(operations: Sequence[Operation]) -> Log:
     offsets, read = _read_values(operations, r[:, 0], shown)
     where = np.repeat(r[:, 1], np.diff(first_shown))
     return Log(
-        sends=Sends(
-            row=s[:, 0],
-            partition=s[:, 1],
-            producer=s[:, 2],
-            invoke_ns=s[:, 3],
-            ok=s[:, 4].astype(np.bool_),
-            failed=s[:, 5].astype(np.bool_),
-            complete_ns=s[:, 6],
-            offset=s[:, 7],
-            epoch=s[:, 8],
-            node=s[:, 9],
-            first=first_sent,
-        ),
-        reads=Reads(
-            row=r[:, 0],
-            partition=r[:, 1],
-            consumer=r[:, 2],
-            invoke_ns=r[:, 3],
-            whole=r[:, 4].astype(np.bool_),
-            complete_ns=r[:, 5],
-            epoch=r[:, 6],
-            position=r[:, 7],
-            high_watermark=r[:, 8],
-            log_start=r[:, 9],
-            node=r[:, 10],
-            first=first_shown,
-        ),
-        refused=Refused(
-            row=f[:, 0], partition=f[:, 1], invoke_ns=f[:, 3], epoch=f[:, 4], position=f[:, 5]
-        ),
+        sends=Sends(first_sent, *s[:, :4].T, *s[:, 4:6].astype(np.bool_).T, *s[:, 6:].T),
+        reads=Reads(first_shown, *r[:, :4].T, *r[:, 4:5].astype(np.bool_).T, *r[:, 5:].T),
+        refused=Refused(*f.T),
         values=values,
         shown_offset=offsets,
         shown_value=_look_up(numbers, values, where, read),
