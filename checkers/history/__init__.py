@@ -62,12 +62,13 @@ def pair(events: Iterable[Event]) -> list[Operation]:
     Raises HistoryError when a process invokes while an operation of its own is open, completes
     what it did not invoke, is used again after `info`, or when times or indexes go back.
     """
-    order = _Order()
+    before: Event | None = None
     open_events: dict[int | str, Event] = {}
     gone: set[int | str] = set()
     operations: list[Operation] = []
     for event in events:
-        order.follow(event)
+        _check_order(event, before)
+        before = event
         process = event.process
         if process == NEMESIS:
             continue
@@ -91,23 +92,16 @@ def pair(events: Iterable[Event]) -> list[Operation]:
     return operations
 
 
-class _Order:
-    """Indexes grow and times never go back along a journal."""
-
-    def __init__(self) -> None:
-        self._index = -1
-        self._time_ns = 0
-
-    def follow(self, event: Event) -> None:
-        if event.index <= self._index:
-            raise _form_error(event, f"comes after index {self._index}")
-        if event.time_ns < 0:
-            raise _form_error(event, "has a time before the run began: times count from 0")
-        if event.time_ns < self._time_ns:
-            back_ms = (self._time_ns - event.time_ns) / 1e6
-            last = seconds(self._time_ns)
-            raise _form_error(event, f"goes back in time by {back_ms:g} ms, from {last}")
-        self._index, self._time_ns = event.index, event.time_ns
+def _check_order(event: Event, before: Event | None) -> None:
+    """Refuse an index that does not grow along a journal, or a time that goes back."""
+    index, time_ns = (-1, 0) if before is None else (before.index, before.time_ns)
+    if event.index <= index:
+        raise _form_error(event, f"comes after index {index}")
+    if event.time_ns < 0:
+        raise _form_error(event, "has a time before the run began: times count from 0")
+    if event.time_ns < time_ns:
+        back_ms = (time_ns - event.time_ns) / 1e6
+        raise _form_error(event, f"goes back in time by {back_ms:g} ms, from {seconds(time_ns)}")
 
 
 def _form_error(event: Event, what: str) -> HistoryError:

@@ -90,9 +90,10 @@ def integers(numbers: NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(numbers), [None, buffer])
 
 
-def texts(items: Sequence[str]) -> pa.StringArray:
-    """Return texts as an array of Arrow's."""
-    encoded = [item.encode("utf-8") for item in items]
-    ends = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+def texts(items: Sequence[str | None]) -> pa.StringArray:
+    """Return texts as an array of Arrow's; None as null."""
+    encoded = [b"" if item is None else item.encode("utf-8") for item in items]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    valid = np.packbits([item is not None for item in items], bitorder="little")
+    buffers = [pa.py_buffer(valid), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(items), buffers)

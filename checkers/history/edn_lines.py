@@ -11,7 +11,7 @@ does not match is read by `checkers.history.edn`; where many do not match, or wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 import numpy as np
@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.history import INFINITY_NS, NEMESIS, HistoryError, seconds
-from checkers.history.arrow import numpy_of
+from checkers.history.arrow import integers, numpy_of
+from checkers.history.arrow import texts as strings
 from checkers.history.edn import IndependentTuple, Keyword, key_text, read_all, write
 from checkers.history.foreign import NO_INDEXES
 from checkers.history.kafka_log import are_steps
@@ -100,20 +101,11 @@ def _blocks(file: BinaryIO) -> Iterator[pa.Array]:
 def _lines(data: bytes) -> Iterator[pa.Array]:
     if b"\0" in data:
         raise NotPlainError("a NUL byte")
-    text = _strings([data.decode("utf-8")])
+    text = strings([data.decode("utf-8")])
     lines = pc.utf8_trim(pc.split_pattern(text, "\n").flatten(), " \r\t,")
     lines = lines.filter(pc.match_substring_regex(lines, "."))
     if len(lines):
         yield lines
-
-
-def _strings(texts: Sequence[str | None]) -> pa.Array:
-    """Return an array of texts; `pa.array` would import pandas to see whether it is given some."""
-    encoded = [b"" if text is None else text.encode("utf-8") for text in texts]
-    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    valid = np.packbits([text is not None for text in texts], bitorder="little")
-    buffers = [pa.py_buffer(valid), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
-    return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
 
 def _pattern(line: str, *, independent: bool) -> str:
@@ -156,7 +148,7 @@ def _with_others(
         else:
             column = pa.nulls(len(lines), pa.string())
         if rows:
-            texts = _strings([row[name] for row in rows])
+            texts = strings([row[name] for row in rows])
             column = pc.replace_with_mask(column.cast(pa.string()), other, texts)
         if name in ("index", "time"):
             column = column.cast(pa.string()).cast(pa.int64())
@@ -201,7 +193,7 @@ def _is_empty(texts: pa.Array) -> pa.Array:
 
 def _scalar(text: str | None) -> pa.Scalar:
     """Return a text for Arrow, which would import pandas for one of Python's."""
-    return _strings([text])[0]
+    return strings([text])[0]
 
 
 def _empty_is_none(texts: pa.Array) -> pa.Array:
@@ -209,13 +201,11 @@ def _empty_is_none(texts: pa.Array) -> pa.Array:
 
 
 def _keys(texts: pa.Array) -> pa.Array:
-    return _strings(
-        [key_text(next(read_all(text))) if text else None for text in texts.to_pylist()]
-    )
+    return strings([key_text(next(read_all(text))) if text else None for text in texts.to_pylist()])
 
 
 def _errors(texts: pa.Array) -> pa.Array:
-    return _strings([_text(text) for text in texts.to_pylist()])
+    return strings([_text(text) for text in texts.to_pylist()])
 
 
 def _text(text: str | None) -> str | None:
@@ -295,7 +285,7 @@ def _table(chunks: list[dict[str, pa.Array]]) -> tuple[pa.Table, tuple[str, ...]
     if _acts_as_clients(columns["process"], columns["f"]):
         raise NotPlainError("a nemesis that does what clients do")
     none = {name: _nothing(count, kind) for name, kind in _ABSENT.items()}
-    own = {"index": _int64s(index), "time_ns": _int64s(time)}
+    own = {"index": integers(index), "time_ns": integers(time)}
     return pa.table({**own, **columns, **none}), (*more, *notes)
 
 
@@ -305,7 +295,7 @@ def _acts_as_clients(process: pa.ChunkedArray, f: pa.ChunkedArray) -> bool:
     names = process.chunk(0).dictionary.to_pylist()
     if NEMESIS not in names:
         return False
-    code = _int64s(np.array([names.index(NEMESIS)], np.int64))[0]
+    code = integers(np.array([names.index(NEMESIS)], np.int64))[0]
     masks = [pc.equal(chunk.indices.cast(pa.int64()), code) for chunk in process.chunks]
     nemesis = pa.chunked_array(masks)
     clients = set(pc.unique(f.filter(pc.invert(nemesis))).to_pylist())
@@ -325,12 +315,8 @@ def _nothing(count: int, kind: pa.DataType) -> pa.ChunkedArray:
 def _integers(column: pa.ChunkedArray) -> Int64s:
     """Return whole numbers; -1 where there is none. May be Arrow's own memory."""
     if column.null_count:
-        column = column.fill_null(_int64s(np.array([-1], np.int64))[0])
+        column = column.fill_null(integers(np.array([-1], np.int64))[0])
     return numpy_of(column.combine_chunks())
-
-
-def _int64s(numbers: Int64s) -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def _times(own: Int64s, position: Int64s) -> tuple[Int64s, tuple[str, ...]]:
