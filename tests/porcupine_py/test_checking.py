@@ -176,7 +176,6 @@ def test_the_clock_is_looked_at_before_each_step(monkeypatch):
 
     clock = SimpleNamespace(monotonic=lambda: now_s)
     monkeypatch.setattr("porcupine_py.checking.time", clock)
-    monkeypatch.setattr("porcupine_py.judging.time", clock)
     model = Model(init=lambda: 0, step=slow)
     history = [write(i, i, i) for i in range(9)]
     result, info = check_operations_verbose(model, history, timeout_s=3.5)

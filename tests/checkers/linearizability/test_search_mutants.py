@@ -92,7 +92,8 @@ def believes_a_narrow_frontier_that_died(patch):
     advance = race.FrontierRun.advance
 
     def believing(self, steps, bytes_max):
-        return race.NONE if advance(self, steps, bytes_max) == race.DIED else self.status
+        status = advance(self, steps, bytes_max)
+        return race.NONE if status == race.DIED else status
 
     patch.setattr(race, "_WIDTHS", (1, 1 << 40))
     patch.setattr(race.FrontierRun, "advance", believing)
