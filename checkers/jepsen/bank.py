@@ -56,7 +56,7 @@ def check_key(
     reads = [o for o in operations if o.f == "read" and o.type is EventType.OK]
     try:
         refuse_others(operations, "read", "transfer")
-        shown = [(read, _shown(read)) for read in reads]
+        shown = [(read, _balances(read)) for read in reads]
         given = options.get("total_amount")
         asked = None if given is None else amount_of(given)
     except (UnreadableError, HistoryError) as error:
@@ -81,7 +81,7 @@ def check_key(
     return found.result(idle=idle)
 
 
-def _shown(read: Operation) -> Balances:
+def _balances(read: Operation) -> Balances:
     """Return the balances that a read shows, by account; None where there is no number."""
     try:
         return balances_of({} if read.output is None else read.output)
