@@ -119,13 +119,13 @@ def _pack(
         "quantum_ns": quantum_ns,
         "detail": detail,
         "columns": [[name, width, len(found[name])] for name, (width, _) in planes.items()],
-        "functions": [_cut(name) for name in columns.functions],
-        "keys": [_cut(key or "") for key in columns.keys],
+        "functions": [cut(name) for name in columns.functions],
+        "keys": [cut(key or "") for key in columns.keys],
         "processes": [
-            _cut(columns.names[-1 - code]) if code < 0 else str(code) for code in processes.tolist()
+            cut(columns.names[-1 - code]) if code < 0 else str(code) for code in processes.tolist()
         ],
         "nodes": nodes,
-        "texts": [_cut(text) for text in texts.items],
+        "texts": [cut(text) for text in texts.items],
     }
     head = json.dumps(header, separators=(",", ":")).encode("ascii")
     data = b"".join([struct.pack("<I", len(head)), head, *(plane for _, plane in planes.values())])
@@ -179,7 +179,7 @@ def _nodes(columns: Columns, rows: NDArray[np.intp]) -> tuple[list[str], NDArray
             codes[begin : begin + len(fields)] = [
                 names.setdefault(node or "", len(names)) for node, _, _ in fields
             ]
-    return [_cut(name) for name in names], codes
+    return [cut(name) for name in names], codes
 
 
 def _codes(codes: NDArray[Any], text_of: Any, texts: Table) -> NDArray[Any]:
@@ -206,5 +206,6 @@ def _value(value: object) -> str:
     return "" if value is None else value_text(value)
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """Return a name or a value as the page's columns hold it."""
     return text if len(text) <= _VALUE_MAX else f"{text[:_VALUE_MAX]}…"

@@ -33,7 +33,7 @@ from results.report.advice import advice_of, tool_text
 from results.report.brief import brief_of, headline_of
 from results.report.charts import BARS_MAX, environment, over_time, shorten, template_text
 from results.report.node_output import lines_around
-from results.report.packed import Packed, pack
+from results.report.packed import Packed, cut, pack
 from results.report.story import Placed, Story, indexes_of, placed_events, story_of
 from results.report.timeline import Timeline, draw, zones_of
 from results.store.files import StoreError, write_atomically
@@ -376,7 +376,7 @@ def as_chart(chart: Mapping[str, Any]) -> Markup:
 def _focus(results: RunResults, story: Story | None) -> dict[str, Any]:
     """Return which keys and operations were violated, and when the first violation was."""
     found = [a for c in results.checks if c.status is Status.FAIL for a in c.anomalies]
-    keys = dict.fromkeys(shorten(a["key"], 200) for a in found if a.get("key") is not None)
+    keys = dict.fromkeys(cut(str(a["key"])) for a in found if a.get("key") is not None)
     named = dict.fromkeys(index for anomaly in found for index in indexes_of(anomaly))
     return {
         "keys": list(keys)[:_ROWS_MAX],

@@ -4,6 +4,7 @@ import base64
 import json
 import struct
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.history import Event, EventType, pair
+from checkers.verdict import CheckResult, Status
 from results.report import packed as packed_columns
+from results.report import page
 from results.report.narration import value_text
 from results.report.packed import pack
 
@@ -101,6 +104,14 @@ def test_of_too_many_those_nearest_to_the_violation_are_there(tmp_path, monkeypa
     detailed = [row for row in rows if row[4] is not None]
     assert len(detailed) == 20
     assert max(abs(row[8] - near) for row in detailed) < 2 * SECOND
+
+
+def test_a_violated_key_is_called_as_in_the_columns_however_long_it_is():
+    key = "k" * 300
+    events = [Event(0, 0, 1, EventType.INVOKE, "read", key)]
+    check = CheckResult("c", Status.FAIL, "wrong", anomalies=({"key": key},))
+    focus = page._focus(SimpleNamespace(checks=[check]), None)
+    assert focus["keys"] == unpacked(pack(pair(events), events))["keys"][-1:]
 
 
 @pytest.mark.slow
