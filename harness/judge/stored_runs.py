@@ -11,7 +11,7 @@ import io
 import json
 import shlex
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import click
@@ -23,9 +23,6 @@ from harness.source_digest import source_digest
 from harness.terminal.answers import Shown
 from results.store.model import RunResults
 from results.store.run_store import RunStore
-
-_source_digest = cache(source_digest)
-"""Of a process that lives for many runs; its code is that which it has loaded."""
 
 
 def judge_stored(
@@ -55,7 +52,7 @@ def judged_elsewhere(folder: Path, shown: Shown = Shown.LINES) -> str:
     with coloured.scope(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = act_on(folder, partial(judge_stored, judge=judge, shown=shown))
     answer = {"code": code, "out": out.getvalue(), "err": err.getvalue()}
-    return json.dumps({**answer, "source": _source_digest()})
+    return json.dumps({**answer, "source": source_digest()})
 
 
 def print_judged(answer: str) -> int:
@@ -64,10 +61,10 @@ def print_judged(answer: str) -> int:
     Raises BatchError when other code judged.
     """
     found = json.loads(answer)
-    if found["source"] != _source_digest():
+    if found["source"] != source_digest():
         raise BatchError(
             f"a worker of Spark has other code ({found['source']}) than this "
-            f"({_source_digest()}): install the same Kraftprobe on all of them"
+            f"({source_digest()}): install the same Kraftprobe on all of them"
         )
     click.echo(found["out"], nl=False)
     click.echo(found["err"], nl=False, err=True)

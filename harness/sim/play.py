@@ -1,4 +1,4 @@
-"""Plays a plan in the simulated world: `play(plan, journal, events) -> Played`.
+"""Plays a plan in the simulated world: `play(plan) -> Played`.
 
 A plan's run is the same, callback by callback, every time: one queue of events orders everything.
 The invariants (`checkers.invariants`) judge every event, and after the last heal the quorum must be
@@ -55,14 +55,16 @@ _COLLECT_AFTER = 300_000
 
 
 @dataclass(slots=True)
-class MemoryJournal:
-    """Keeps the history of a run in memory."""
+class _Events:
+    """Keeps the history of a run in memory, beside the journal in which it is stored."""
 
-    events: list[Event] = field(default_factory=list)
+    store: Journal | None
+    all: list[Event] = field(default_factory=list)
 
     def append(self, event: Event) -> None:
-        """Keep one event."""
-        self.events.append(event)
+        if self.store is not None:
+            self.store.append(event)
+        self.all.append(event)
 
 
 @dataclass(slots=True)
@@ -87,14 +89,13 @@ class Played:
 
 def play(
     plan: Plan,
-    journal: Journal,
-    events: Sequence[Event],
+    store: Journal | None = None,
     run_folder: Path | None = None,
     *,
     brief: bool = False,
     wanted: frozenset[str] | None = None,
 ) -> Played:
-    """Run a plan to its end; `events` is the journal's list of events.
+    """Run a plan to its end; `store`: where its events go beside the result.
 
     A brief run ends with the fault phase, and its result holds the monitor's violations only. With
     `wanted`, violations of all other properties are ignored and do not end the run.
@@ -104,7 +105,36 @@ def play(
             stack.enter_context(mutants.apply_mutant(plan.mutant))
         stack.enter_context(few_collections())
         gc.collect(1)  # the world before, if it is over: it is young still
-        return _play(plan, journal, events, run_folder, brief=brief, wanted=wanted)
+        began_s, events = time.process_time(), _Events(store)
+        world = _DrawnWorld(plan, events, run_folder, wanted)
+        backend = world.backend
+        run = Run(plan, backend, world.recorder, backend.clock, world=world, is_brief=brief)
+        reads = NO_READS
+        try:
+            with backend.world.program.hold_processor():
+                reads = virtual.run(conduct(run), world.timers)
+        except BusyLoopError as error:
+            world.note_violation("progress", str(error), "busy loop")
+        except virtual.Stalled as error:
+            world.note_violation("progress", str(error), "stalled")
+        if not world.violations.found:
+            for name, explanation in backend.world.program.complaints():
+                world.note_violation(name, explanation)
+        player = world.player
+        assert player is not None, "the world is scripted"
+        return Played(
+            plan,
+            events.all,
+            player.acts,
+            world.violations.found,
+            reads,
+            backend,
+            world.watch,
+            player.casts(),
+            time.process_time() - began_s,
+            player.begun_ms,
+            wanted,
+        )
 
 
 @contextlib.contextmanager
@@ -116,47 +146,6 @@ def few_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-def _play(
-    plan: Plan,
-    journal: Journal,
-    events: Sequence[Event],
-    run_folder: Path | None,
-    *,
-    brief: bool,
-    wanted: frozenset[str] | None,
-) -> Played:
-    began_s = time.process_time()
-    world = _DrawnWorld(plan, journal, run_folder, wanted)
-    backend = world.backend
-    run = Run(plan, backend, world.recorder, backend.clock, world=world, is_brief=brief)
-    reads = NO_READS
-    try:
-        with backend.world.program.hold_processor():
-            reads = virtual.run(conduct(run), world.timers)
-    except BusyLoopError as error:
-        world.note_violation("progress", str(error), "busy loop")
-    except virtual.Stalled as error:
-        world.note_violation("progress", str(error), "stalled")
-    if not world.violations.found:
-        for name, explanation in backend.world.program.complaints():
-            world.note_violation(name, explanation)
-    player = world.player
-    assert player is not None, "the world is scripted"
-    return Played(
-        plan,
-        events,
-        player.acts,
-        world.violations.found,
-        reads,
-        backend,
-        world.watch,
-        player.casts(),
-        time.process_time() - began_s,
-        player.begun_ms,
-        wanted,
-    )
 
 
 class _KnowingObserver(Observer):

@@ -24,7 +24,7 @@ from harness.plan.step_verbs import is_fault
 from harness.plan.stored_document import plan_document
 from harness.run.strands.progress import coverage
 from harness.sim.findings import SimResult, of_check
-from harness.sim.play import MemoryJournal, Played, few_collections, play
+from harness.sim.play import Played, few_collections, play
 from results.store.run_store import RunStore
 
 _OF_RUNS = (answers.NAME, monitor.NAME)
@@ -39,9 +39,8 @@ def run_plan(plan: Plan) -> SimResult:
 
 def run(plan: Plan, wanted: frozenset[str] | None = None) -> tuple[Played, SimResult]:
     """Run and judge in memory; `wanted` as of `harness.sim.play.play`."""
-    journal = MemoryJournal()
     with few_collections():
-        played = play(plan, journal, journal.events, wanted=wanted)
+        played = play(plan, wanted=wanted)
         return played, judge(played)
 
 

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from checkers.history import Event
 from harness.errors import UsageError
 from harness.evidence import node_disks
 from harness.judge.verdict_output import judge_and_report
 from harness.plan.plan import Plan
 from harness.plan.stored_document import plan_document
 from harness.plan.system_request import request_of
-from harness.run.recorder import Journal
 from harness.sim.findings import SimResult
 from harness.sim.play import Played, play
 from harness.sim.runner import judge
@@ -28,18 +26,6 @@ from harness.terminal.answers import Shown
 from results.judge import pipeline
 from results.store.evidence_files import STATE_FILE
 from results.store.run_store import RunStore
-
-
-class _Both:
-    """Journals to the store and keeps the events."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self.events: list[Event] = []
-
-    def append(self, event: Event) -> None:
-        self._journal.append(event)
-        self.events.append(event)
 
 
 def run_stored(plan: Plan, folder: Path, shown: Shown = Shown.LINES) -> int:
@@ -64,8 +50,7 @@ def run_stored(plan: Plan, folder: Path, shown: Shown = Shown.LINES) -> int:
 
 def _play(plan: Plan, store: RunStore) -> tuple[Played, SimResult]:
     with store.journal_writer() as journal:
-        both = _Both(journal)
-        played = play(plan, both, both.events, store.folder)
+        played = play(plan, journal, store.folder)
     for read in played.reads.reads.values():
         store.write_evidence(read.node, STATE_FILE, [read])
     node_disks.collect(store, plan.node_names)

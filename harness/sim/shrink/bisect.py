@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from cluster.systems.kafka_raft import VERSION
 from harness.plan.plan import Plan
 from harness.sim.findings import Violation
-from harness.sim.play import MemoryJournal, play
+from harness.sim.play import play
 from harness.sim.runner import run
 
 HITS = 10
@@ -181,9 +181,9 @@ class Bisection:
 
 def is_red(plan: Plan, wanted: Finding, *, brief: bool) -> bool:
     """Whether a run has the finding, whatever else it violates."""
-    only, journal = frozenset({wanted[0]}), MemoryJournal()
+    only = frozenset({wanted[0]})
     if brief:
-        violations = play(plan, journal, journal.events, brief=True, wanted=only).violations
+        violations = play(plan, brief=True, wanted=only).violations
     else:
         violations = list(run(plan, only)[1].violations)
     return any(finding(violation) == wanted for violation in violations)

@@ -40,7 +40,7 @@ from harness.plan.document import expectations_of, from_document
 from harness.plan.plan import Plan
 from harness.plan.strands import ScriptedOp, Strand
 from harness.sim.findings import Violation
-from harness.sim.play import MemoryJournal, Played, play
+from harness.sim.play import Played, play
 from harness.sim.runner import run
 from harness.sim.shrink.rewrites import (
     act_time,
@@ -139,8 +139,7 @@ class Shrinker:
         if not self._brief:
             played, result = run(plan, wanted)
             return played, result.violations[0] if result.violations else None
-        journal = MemoryJournal()
-        played = play(plan, journal, journal.events, brief=True, wanted=wanted)
+        played = play(plan, brief=True, wanted=wanted)
         return played, played.violations[0] if played.violations else None
 
     def _be_brief(self, plan: Plan) -> None:

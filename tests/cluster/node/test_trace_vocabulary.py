@@ -13,7 +13,7 @@ import pytest
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import NO_DIRECTORY, BeginQuorumEpochRequest, FetchResponse
 from cluster.node.kraft.raft_client import RaftClient
-from harness.sim.play import MemoryJournal, play
+from harness.sim.play import play
 from harness.sim.swarm.draw import draw
 from tests.cluster.node.broker.cluster_of_brokers import Brokers
 from tests.harness.sim.quorums import Quorum
@@ -111,8 +111,7 @@ def fall_behind_the_log_start(brokers):
 
 
 def played(seed):
-    journal = MemoryJournal()
-    return play(draw(seed), journal, journal.events).backend.world
+    return play(draw(seed)).backend.world
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.sim.play import MemoryJournal, Played, play
+from harness.sim.play import Played, play
 from tests.harness.sim.kafka_runs import digest
 from tests.harness.sim.plans import read_plan
 
@@ -153,8 +153,7 @@ def family(played: Played) -> tuple[str, str]:
 def main(paths: list[str]) -> None:
     """Print a line for each plan."""
     for path in paths:
-        journal = MemoryJournal()
-        played = play(read_plan(Path(path)), journal, journal.events)
+        played = play(read_plan(Path(path)))
         kind, evidence = family(played)
         name = played.violations[0].property if played.violations else "-"
         sys.stdout.write(f"{Path(path).name} {digest(played)[:16]} {name} {kind}: {evidence}\n")

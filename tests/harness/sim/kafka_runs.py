@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cluster.node.runtime.trace import encode_line
 from harness.plan.document import in_simulation
-from harness.sim.play import MemoryJournal, play
+from harness.sim.play import play
 from tests.harness.sim.plans import read_plan
 
 
@@ -44,8 +44,7 @@ def digest(played):
 def main(release, runs):
     for each in runs:
         plan = plan_of(release, int(each)) if each.isdigit() else read_plan(Path(each))
-        journal = MemoryJournal()
-        sys.stdout.write(f"{each} {digest(play(plan, journal, journal.events))}\n")
+        sys.stdout.write(f"{each} {digest(play(plan))}\n")
 
 
 if __name__ == "__main__":

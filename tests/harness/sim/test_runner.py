@@ -18,7 +18,7 @@ from cluster.node.kraft.quorum.control_state import ControlState
 from harness.plan.plan import Bounds
 from harness.plan.schedule import Entry
 from harness.plan.strands import Condition, ScriptedOp, Step, Strand
-from harness.sim.play import MemoryJournal, play
+from harness.sim.play import play
 from harness.sim.runner import run, run_plan
 from harness.sim.swarm.draw import draw
 from nemeses import drive
@@ -35,10 +35,9 @@ ELSEWHERE = (
 
 def fingerprint(seed):
     """Digest a run's journal and acts, and every node's trace and disk."""
-    journal = MemoryJournal()
-    played = play(draw(seed), journal, journal.events)
+    played = play(draw(seed))
     nodes = played.backend.world.nodes.values()
-    seen = (journal.events, played.acts, [(node.trace, node.disk.files()) for node in nodes])
+    seen = (played.events, played.acts, [(node.trace, node.disk.files()) for node in nodes])
     return hashlib.sha256(repr(seen).encode()).hexdigest()
 
 
@@ -120,10 +119,9 @@ def test_a_timed_schedule_is_played_beside_the_strands():
     strand = Strand(1_000.0, (Step("kill", targets="follower", for_ms=1_000.0),))
     timed = Entry(5.0, "pause", {"targets": "leader"}, 2.0)
     plan = sim_plan(seed=1, duration_s=9.0, rate_per_s=5.0, strands=(strand,), schedule=(timed,))
-    journal = MemoryJournal()
 
-    played = play(plan, journal, journal.events)
-    faults = [e for e in journal.events if e.type is EventType.OK and e.f in ("kill", "pause")]
+    played = play(plan)
+    faults = [e for e in played.events if e.type is EventType.OK and e.f in ("kill", "pause")]
     did = [(e.f, e.value["phase"], e.value["verified"]) for e in faults]
     assert did == [(f, phase, True) for f in ("kill", "pause") for phase in ("inject", "heal")]
     assert played.violations == []
@@ -133,11 +131,10 @@ def test_a_timed_schedule_is_played_beside_the_strands():
 def test_an_operation_of_a_list_is_performed_at_its_node_beside_a_stream():
     asked = [ScriptedOp("read", 1_000.0, worker, "k0", node="n3") for worker in range(5)]
     plan = sim_plan(seed=1, duration_s=3.0, operations=tuple(asked))
-    journal = MemoryJournal()
 
-    play(plan, journal, journal.events)
-    aimed = {e.index for e in journal.events if e.type is EventType.INVOKE and e.node == "n3"}
-    done = [op for op in pair(journal.events) if op.index in aimed]
+    played = play(plan)
+    aimed = {e.index for e in played.events if e.type is EventType.INVOKE and e.node == "n3"}
+    done = [op for op in pair(played.events) if op.index in aimed]
     assert [(op.process, op.node) for op in done] == [(worker, "n3") for worker in range(5)]
 
 
@@ -145,11 +142,10 @@ def test_the_first_violation_ends_a_run_before_its_heal():
     never = {"that": {"state": "Resigned"}}
     strand = Strand(2_000.0, (Step("expect", options=never, within_ms=1_000.0),))
     plan = sim_plan(seed=1, duration_s=9.0, rate_per_s=5.0, strands=(strand,))
-    journal = MemoryJournal()
 
-    played = play(plan, journal, journal.events)
+    played = play(plan)
     assert [found.property for found in played.violations] == ["expectation"]
-    names = [e.value["name"] for e in journal.events if e.f == "phase"]
+    names = [e.value["name"] for e in played.events if e.f == "phase"]
     assert names == ["start", "faults", "stop"]
     assert played.reads.reads == {}
 
