@@ -31,10 +31,9 @@ from typing import Any
 
 from checkers.history import EventType
 from cluster.backends.base import Backend
-from cluster.client.caller import Caller
+from cluster.client.caller import Caller, CallFailed, metadata_of
 from harness.plan.schedule import Entry, steps
-from harness.run.observer import Observer
-from harness.run.partition_leader import partition_leader
+from harness.run.observer import ASK_TIMEOUT_MS, Observer
 from nemeses import drive
 from nemeses.base import Injection, View
 from workloads.base import Completion, Op
@@ -88,6 +87,33 @@ class RunView:
     async def partition_leader(self) -> str | None:
         """Ask the nodes for the metadata of all topics."""
         return await partition_leader(self.backend, self._client)
+
+
+async def partition_leader(backend: Backend, client: Caller) -> str | None:
+    """Find the node that leads most topic partitions; the first of several.
+
+    Asks one node after the other for the metadata of all topics until the answer names a leader;
+    None when no answer does. The answer may be stale, as any client's metadata may.
+    """
+    for asked in backend.nodes:
+        try:
+            endpoint = backend.endpoint(asked, "CLIENT")
+            leads = await client.ask(endpoint, metadata_of(None), _leads, ASK_TIMEOUT_MS)
+        except CallFailed:
+            continue
+        known = [node for node in backend.nodes if leads[node]]
+        if known:
+            return max(known, key=lambda node: leads[node])
+    return None
+
+
+def _leads(metadata: Any) -> Counter[str]:
+    """Count the partitions that each node leads."""
+    return Counter(
+        f"n{partition.leader_id}"
+        for topic in metadata.topics
+        for partition in topic.partitions or ()
+    )
 
 
 class NemesisClient:

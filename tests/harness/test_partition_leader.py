@@ -10,7 +10,7 @@ import pytest
 
 from cluster.client.caller import CallFailed
 from cluster.node.ports import Endpoint, Failure
-from harness.run.partition_leader import partition_leader
+from harness.run.nemesis import partition_leader
 from nemeses.base import ParameterError
 from nemeses.targets import check_target, choose
 
