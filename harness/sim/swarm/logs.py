@@ -25,6 +25,7 @@ from cluster.client.batches import CODECS
 from cluster.systems.kraft import LOG_DIRS, REGISTRATION
 from harness.plan.plan import Plan
 from harness.plan.strands import Condition, Step, Strand
+from harness.sim.swarm.voters import cast
 from workloads.data import log
 from workloads.data.log_client import MOVE
 
@@ -200,12 +201,7 @@ def _unheard(random: Random, out_ms: float, unit_ms: float) -> list[Step]:
     """
     moved = Condition(at="@B", event="replica-isr")
     return [
-        Step(
-            "cast",
-            until=Condition(established=True),
-            within_ms=4 * unit_ms,
-            options={"names": {"A": "leader", "B": "follower", "C": "follower"}},
-        ),
+        cast(unit_ms, A="leader", B="follower", C="follower"),
         Step("pause", targets="@C"),
         Step(
             "partition",

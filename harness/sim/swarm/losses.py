@@ -14,9 +14,10 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from checkers.partition_logs.columns import CONFIGURE, UNCLEAN
+from checkers.partition_logs.columns import UNCLEAN
 from harness.plan.plan import Plan
 from harness.plan.strands import Step, Strand
+from harness.sim.swarm.topics import configure
 from workloads.data import log
 from workloads.data.log_client import FILL, MOVE
 
@@ -59,7 +60,7 @@ def _retention(random: Random, plan: Plan, unit_ms: float) -> Iterator[Strand]:
     at_ms = unit_ms * random.uniform(1.0, 3.0)
     while at_ms < plan.duration_ms - unit_ms:
         fill = _fill(RETAINED, random.randint(2, 6))
-        steps = [fill, *(_configure(RETAINED, name, str(value)) for name, value in configs)]
+        steps = [fill, *(configure(RETAINED, name, value) for name, value in configs)]
         if random.random() < 0.3:
             node = f"node:n{random.randint(1, plan.nodes)}"
             away_ms = round(unit_ms * random.uniform(1.0, 4.0), 1)
@@ -82,8 +83,8 @@ def _unclean(random: Random, plan: Plan, unit_ms: float) -> Iterator[Strand]:
         options = {"shape": "isolate"} if away == "partition" else {}
         fill = _fill(LED_UNCLEANLY, random.randint(1, 4))
         configured = (  # the first attempts come before the topic, or before clients find who leads
-            _configure(LED_UNCLEANLY, UNCLEAN, "true"),
-            _configure(LED_UNCLEANLY, "min.insync.replicas", "1"),
+            configure(LED_UNCLEANLY, UNCLEAN, "true"),
+            configure(LED_UNCLEANLY, "min.insync.replicas", "1"),
             *segments,
         )
         wait_ms = round(0.5 * unit_ms, 1)
@@ -118,15 +119,10 @@ def _segments(plan: Plan, turn_ms: float) -> tuple[Step, ...]:
         return ()
     roll_ms = max(1, round(turn_ms * random.choice((0.5, 1.5, 3.0))))
     return (
-        _configure(LED_UNCLEANLY, "segment.ms", str(roll_ms)),
-        _configure(LED_UNCLEANLY, "index.interval.bytes", "50"),
+        configure(LED_UNCLEANLY, "segment.ms", roll_ms),
+        configure(LED_UNCLEANLY, "index.interval.bytes", "50"),
     )
 
 
 def _fill(key: str, count: int) -> Step:
     return Step("op", options={"f": FILL, "key": key, "value": count})
-
-
-def _configure(key: str, name: str, value: str) -> Step:
-    set_to = {"name": name, "value": value}
-    return Step("op", options={"f": CONFIGURE, "key": key, "value": set_to})

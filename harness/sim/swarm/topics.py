@@ -46,10 +46,10 @@ def _strands(random: Random, plan: Plan, unit_ms: float, session_ms: float) -> I
             # A read ends with its segment: with too many the whole log cannot be read in time.
             roll_ms = round(plan.duration_ms / random.choice((3, 10, 30)))
             key = f"d{random.randrange(plan.workload_options['topics'])}-0"
-            steps = [_configure(key, "segment.ms", max(1, roll_ms))]
+            steps = [configure(key, "segment.ms", max(1, roll_ms))]
         elif shape < 0.5:
             least = random.randint(1, plan.workload_options["replication_factor"])
-            steps = [_configure(RENEWED, "min.insync.replicas", least)]
+            steps = [configure(RENEWED, "min.insync.replicas", least)]
             if random.random() < 0.7:
                 late_ms = round(session_ms + wait_ms, 1)
                 steps = [away, replace(steps[0], after_ms=late_ms)]
@@ -70,6 +70,7 @@ def _deletions(random: Random, unit_ms: float) -> Iterator[Step]:
         yield Step("op", after_ms=wait_ms, options=options)
 
 
-def _configure(key: str, name: str, value: int) -> Step:
+def configure(key: str, name: str, value: object) -> Step:
+    """Make the step that sets a configuration of a topic."""
     set_to = {"name": name, "value": str(value)}
     return Step("op", options={"f": CONFIGURE, "key": key, "value": set_to})

@@ -88,7 +88,7 @@ def with_own_removals(plan: Plan, unit_ms: float) -> Plan:
             options={"shape": "isolate"},
         )
         steps = (
-            _cast(unit_ms, A="leader", **dict.fromkeys(away, "follower")),
+            cast(unit_ms, A="leader", **dict.fromkeys(away, "follower")),
             cut,
             Step("voters", targets="@A", options={"change": "remove"}),
             *(Step("op", targets="@A", after_ms=round(0.1 * unit_ms, 1)) for _ in range(2)),
@@ -240,7 +240,8 @@ def _plain(random: Random, unit_ms: float, nodes: int) -> Step:
     return Step("voters", targets=word, options={"change": kind})
 
 
-def _cast(unit_ms: float, **names: str) -> Step:
+def cast(unit_ms: float, **names: str) -> Step:
+    """Name nodes once there is a leader."""
     until = Condition(established=True)
     return Step("cast", until=until, within_ms=4 * unit_ms, options={"names": names})
 
@@ -248,7 +249,7 @@ def _cast(unit_ms: float, **names: str) -> Step:
 def _half(random: Random, unit_ms: float, nodes: int) -> list[Step]:
     """A voter is changed, and cut off together with the leader when the change is appended."""
     steps = [
-        _cast(unit_ms, D=f"node:n{nodes}", A="leader"),
+        cast(unit_ms, D=f"node:n{nodes}", A="leader"),
         Step("voters", targets="@D", options={"change": random.choice(("add", "add", "remove"))}),
         Step(
             "partition",
@@ -275,7 +276,7 @@ def _half(random: Random, unit_ms: float, nodes: int) -> list[Step]:
 def _ongaro(random: Random, unit_ms: float, nodes: int) -> list[Step]:
     """A change that only its leader has, then another by the next leader (Ongaro's bug of 2015)."""
     return [
-        _cast(unit_ms, E=f"node:n{nodes}", A="leader"),
+        cast(unit_ms, E=f"node:n{nodes}", A="leader"),
         Step(
             "partition",
             targets="@A,@E",
@@ -303,7 +304,7 @@ def _wipe(random: Random, unit_ms: float, nodes: int) -> list[Step]:
     del nodes
     span = round(unit_ms * random.uniform(0.3, 1.0), 1)
     return [
-        _cast(unit_ms, A="leader", B="follower", C="follower"),
+        cast(unit_ms, A="leader", B="follower", C="follower"),
         Step("partition", targets="@C", options={"shape": "isolate"}),
         Step(
             "disk-wipe",
