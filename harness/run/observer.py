@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import Any, Protocol
 
 from checkers.history import EventType
 from cluster.backends.base import Backend, Listener
+from cluster.client.admin_client import Client
 from cluster.client.caller import CallFailed
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import Connect
@@ -25,14 +25,7 @@ POLL_INTERVAL_S = 0.2
 ASK_TIMEOUT_MS = 400.0
 
 
-class QuorumClient(Protocol):
-    """The part of `cluster.client.admin_client.Client` that observes."""
-
-    async def describe_quorum(self, endpoint: Endpoint, *, timeout_ms: float | None = None) -> Any:
-        """Return a DescribeQuorumResponse; raises CallFailed."""
-
-
-def describing(client: QuorumClient) -> AskLeader:
+def describing(client: Client) -> AskLeader:
     """Ask nodes of a metadata quorum by DescribeQuorum."""
 
     async def ask(_: Connect, endpoint: Endpoint, bound_ms: float) -> tuple[int, int | None] | None:

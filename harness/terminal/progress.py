@@ -16,6 +16,9 @@ from harness.terminal.answers import Shown
 from harness.terminal.output import can_redraw
 
 LINE_EVERY_S = 30.0
+"""Of a bar without a terminal ..."""
+_STEP_EVERY_S = 1.0
+"""... and of steps."""
 
 
 class Bar:
@@ -50,9 +53,6 @@ def progress_bar(what: str, total: float, shown: Shown) -> Iterator[Bar]:
         yield Bar(bar, what, total, lines=not is_terminal and shown is Shown.LINES)
 
 
-_LINE_EVERY_S = 1.0
-
-
 class Steps:
     """Shows steps; used around everything that may take more than a second."""
 
@@ -68,7 +68,7 @@ class Steps:
 
         `at_once`: print the first step, too, since the block will take seconds.
         """
-        self._began_s, self._printed_s = time.monotonic(), -_LINE_EVERY_S if at_once else 0.0
+        self._began_s, self._printed_s = time.monotonic(), -_STEP_EVERY_S if at_once else 0.0
         if can_redraw(self._console):
             self._status = self._console.status("")
             self._status.start()
@@ -84,7 +84,7 @@ class Steps:
         passed_s = time.monotonic() - self._began_s
         if self._status is not None:
             self._status.update(escape(line))
-        elif passed_s - self._printed_s >= _LINE_EVERY_S:
+        elif passed_s - self._printed_s >= _STEP_EVERY_S:
             self._printed_s = passed_s
             self._console.print(
                 f"{passed_s:5.1f} s | {line}", markup=False, highlight=False, soft_wrap=True
