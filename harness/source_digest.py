@@ -12,7 +12,10 @@ PACKAGES = (
     "workloads",
 )
 
-_SOURCES = {".py", ".c", ".h"}
+_SOURCES = {".py", ".c", ".h", ".jar", ".java", ".json", ".txt"}
+"""Kafka's definitions of configurations, and which files its releases are, decide as code does."""
+_NOT_INSTALLED = {"__pycache__", "org"}
+"""What is compiled from sources, and the sources of jars."""
 
 
 def source_digest() -> str:
@@ -34,9 +37,11 @@ def _digest(folders: tuple[tuple[str, Path], ...]) -> str:
     digest = hashlib.sha256()
     for package, root in folders:
         for path in sorted(root.rglob("*")):
-            if path.suffix not in _SOURCES or "__pycache__" in path.parts or not path.is_file():
+            inside = path.relative_to(root)
+            is_source = path.suffix in _SOURCES and _NOT_INSTALLED.isdisjoint(inside.parts)
+            if not is_source or not path.is_file():
                 continue
             source = path.read_bytes()
-            name = f"{package}/{path.relative_to(root).as_posix()}"
+            name = f"{package}/{inside.as_posix()}"
             digest.update(f"{name}\0{len(source)}\0".encode() + source)
     return digest.hexdigest()[:16]

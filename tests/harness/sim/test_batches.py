@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 
+import cluster
 import harness
 import porcupine_py
 from checkers.earned import EARNED
@@ -289,6 +290,27 @@ def test_every_source_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(harness, "__file__", str(package / "__init__.py"))
     assert source_digest() == before, "where it lies does not matter"
     (package / "sim" / "swarm" / "draw.py").write_text("")
+    source_digests.cache_clear()
+    assert source_digest() != before
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "backends/sim/kafka/jars/4.3.jar",
+        "client/java/Clients.java",
+        "node/controller/configs/definitions.json",
+        "systems/kafka/versions/raft-4.3.1.txt",
+    ],
+)
+def test_what_nodes_run_or_read_counts_as_a_source(tmp_path, monkeypatch, file):
+    before = source_digest()
+    package = tmp_path / "cluster"
+    shutil.copytree(Path(cluster.__file__).parent, package)
+    monkeypatch.setattr(cluster, "__file__", str(package / "__init__.py"))
+    shutil.rmtree(package / "backends/sim/kafka/java")  # as where it is installed
+    assert source_digest() == before
+    (package / file).write_bytes(b"")
     source_digests.cache_clear()
     assert source_digest() != before
 
