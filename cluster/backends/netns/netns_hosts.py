@@ -161,8 +161,17 @@ class NetnsProvider:
         assert Path(self._hosts[node].folder) == destination, "the run folder's own"
 
     async def connect(self, host: str, port: int) -> socket.socket:
-        """Connect from the hub's namespace."""
-        return await connect_by(await self._socket(), host, port)
+        """Connect from the hub's namespace.
+
+        Whoever is interrupted leaves no socket unclaimed: the hub's agent would wait for room.
+        """
+        opening = asyncio.ensure_future(self._socket())
+        try:
+            opened = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unclaimed)
+            raise
+        return await connect_by(opened, host, port)
 
     async def tear_down(self) -> None:
         self.abandon()
@@ -300,6 +309,11 @@ class NetnsProvider:
 
     def _output(self) -> Path:
         return self._run_folder / "netns.log"
+
+
+def _close_unclaimed(opening: asyncio.Task[socket.socket]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 _HUB_SETUP = (

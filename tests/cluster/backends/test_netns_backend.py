@@ -116,6 +116,20 @@ async def test_the_harness_reaches_a_node_that_is_cut_off_from_all_others(backen
     assert await ask(backend, "n2", b"hi") == b"hi"
 
 
+@play("with_hosts", 1)
+async def test_nodes_are_reached_after_any_number_of_interrupted_connections(
+    backend: HostedBackend,
+):
+    for _ in range(600):  # about twice as many sockets as may wait to be claimed
+        connecting = asyncio.ensure_future(backend.connect(backend.endpoint("n1")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        connecting.cancel()
+        await asyncio.wait((connecting,))
+    async with asyncio.timeout(TIMEOUT_S):
+        (await backend.connect(backend.endpoint("n1"))).close()
+
+
 @play("with_hosts", node_count=2)
 async def test_rules_that_a_host_lost_are_there_again_when_its_node_starts(backend: HostedBackend):
     link = ("n1", "n2")
