@@ -61,16 +61,17 @@ class ContainerLoss:
             raise BackendError(f"{node} outlived its container")
 
     async def bring_back(self, node: str) -> None:
-        if not await self.is_there(node):
-            await self._provider.bring_back(node)
-        await self._backend.host_returned(node)
+        await self._backend.host_returned(node)  # which begins with `ensure`
 
     async def is_there(self, node: str) -> bool:
         return await self._provider.is_there(node)
 
     async def ensure(self, node: str) -> Mapping[str, str]:
-        """Bring the container back before its node starts, if nobody has; for `before_start`."""
-        if not await self.is_there(node):
+        """Bring the container back before its node starts, if nobody has; for `before_start`.
+
+        Also where it runs, and an attempt to lose it or to bring it back has failed halfway.
+        """
+        if self._provider.is_away(node) or not await self.is_there(node):
             await self._provider.bring_back(node)
         return {}
 
