@@ -43,6 +43,22 @@ async def test_a_kill_keeps_what_its_parameter_names(view: WorldView, *, keep, l
     await mend(view, killed)
 
 
+@play(in_world)
+async def test_a_power_loss_takes_the_disk_of_a_node_that_ended_meanwhile(view: WorldView):
+    host = view.backend.world.nodes["n1"]
+    host.disk.replace({**host.disk.files(), "mark": b"durable"})
+    host.disk.append("mark", b", written", at_once=True)
+    lost = asyncio.ensure_future(
+        inject(view, "power-loss", {"targets": "node:n1", "held_ms": 1_000})
+    )
+    await asyncio.sleep(0.5)
+    view.backend.world.kill("n1", "written")
+    assert host.disk.read("mark") == b"durable, written"
+    assert (await lost).verified
+    assert host.disk.read("mark") == b"durable"
+    await mend(view, await lost)
+
+
 @pytest.mark.parametrize("keep", ["any", "everything", "written"])
 def test_a_kill_without_keep_reports_what_the_simulation_keeps(keep):
     async def body(view: WorldView) -> None:

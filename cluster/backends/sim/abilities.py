@@ -27,6 +27,7 @@ from cluster.backends.abilities import (
 )
 from cluster.backends.base import BackendError, Link, NodeState, Probe
 from cluster.backends.links.shapes import PERFECT, missing_effects
+from cluster.backends.sim import medium
 from cluster.backends.sim.links import LinksMatch, Rule, travel_ms
 from cluster.backends.sim.mesh import Mesh
 from cluster.backends.sim.world import SimWorld
@@ -212,7 +213,11 @@ class SimDisks:
             finally:
                 self._stalls[node][_POWER] -= 1
         lost = host.disk.count_unsynced()
-        self._world.kill(node, "torn" if torn else "nothing")
+        keep: medium.Keep = "torn" if torn else "nothing"
+        if host.state is NodeState.DEAD:  # it has ended meanwhile, and its machine has not
+            for disk in host.disks.values():
+                disk.crash(host.losses, keep)
+        self._world.kill(node, keep)
         self._resume(node)
         return {**lost, "torn": host.disk.torn_path if torn else ""}
 
