@@ -193,7 +193,7 @@ def test_the_story_of_a_partition_has_its_own_leaders_epochs_and_offsets():
         (
             2.5,
             "replica-truncated",
-            {**of_it, "leader_epoch": 1, "from_offset": 54, "to_offset": 52},
+            {**led, "from_offset": 54, "to_offset": 52, "high_watermark": 48},
         ),
     ]
     lines = [TraceEvent("n2", 0, int(at * SECOND), name, fields) for at, name, fields in trace]

@@ -142,6 +142,7 @@ def test_a_loss_ends_where_the_next_leader_begins_if_no_log_is_seen_to_be_cut():
 
 def test_a_loss_of_one_partition_does_not_end_where_the_log_of_another_is_cut():
     mine = {"topic": "d0", "partition": 1, "leader_epoch": 1, "from_offset": 9, "to_offset": 3}
+    mine |= {"high_watermark": 3}
     cuts = ((5, "replica-truncated", mine | {"partition": 2}), (6, "replica-truncated", mine))
     anomaly = {"kind": "lost-write", "explanation": "e", "operations": [3], "key": "d0-1"}
     assert of_cut_off(anomaly, traced(*cuts)).end_ns == 6 * SECOND
