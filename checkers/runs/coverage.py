@@ -11,14 +11,12 @@ Complexity O(events log events).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from checkers.evidence.standings import Standings
 from checkers.evidence.trace_fields import well_formed
-from checkers.history import Event, EventType
-from checkers.history.recorded import statements
 from checkers.run_input import RunInput
-from checkers.runs.faults import targets_of
+from checkers.runs.faults import fault_spans
 
 PHASES = ("steady", "catching-up", "establishing", "electing")
 """Of the protocol: with a leader, behind it, before its epoch is committed, without one."""
@@ -47,7 +45,8 @@ def coverage(run: RunInput) -> dict[str, int]:
     standings = Standings(evidence.nodes)
     found: Counter[str] = Counter()
     position = 0
-    for at_ns, fault, targets in sorted(_injections(run.notes)):
+    bit = [span for span in fault_spans(run.notes) if span.verified]
+    for at_ns, fault, targets in sorted((s.begin_ns, s.fault, s.targets) for s in bit):
         while position < len(placed) and placed[position][0] <= at_ns:
             event = placed[position][1]
             if event.event == "start":
@@ -59,17 +58,3 @@ def coverage(run: RunInput) -> dict[str, int]:
         for node in nodes if fault in ENDING else ():
             standings.note_end(node)
     return dict(sorted(found.items()))
-
-
-def _injections(events: Sequence[Event]) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    """Return (when it began, fault, targets) of every injection that bit."""
-    begun: dict[tuple[str, str], int] = {}
-    for event in statements(events):
-        value = event.value
-        if value.get("phase") != "inject":
-            continue
-        name = (event.f, str(value.get("entry")))
-        if event.type is EventType.INVOKE:
-            begun[name] = event.time_ns
-        elif value.get("verified") is True:
-            yield begun.get(name, event.time_ns), event.f, targets_of(event)

@@ -59,7 +59,7 @@ from typing import Any
 from checkers.history import NEMESIS, Event, EventType, Operation
 from checkers.history.recorded import Recorded, failures, statements, tally
 from checkers.run_input import RunInput
-from checkers.runs.faults import HEAL, began_ns, phases
+from checkers.runs.faults import HEAL, began_ns, fault_spans, phases
 from checkers.runs.statistics import READS
 from checkers.verdict import CheckResult, Status, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -255,7 +255,9 @@ def _count_tries(run: RunInput, options: Mapping[str, Any]) -> dict[str, Any]:
     done = sum(count for (_, kind), count in counts.items() if kind is EventType.OK)
     reads = sum(counts[f, EventType.OK] for f in READS)
     has_reads = any(f in READS for f, _ in counts)
-    verified, tried = _injections(run.notes)
+    spans = fault_spans(run.notes)
+    tried = Counter(span.fault for span in spans)
+    verified = Counter(s.fault for s in spans if s.verified and not s.ended_early)
     return {
         "ok": done,
         "reads": reads,
@@ -347,48 +349,6 @@ def _summary(tried: Mapping[str, Any]) -> str:
     )
     skipped = ", ".join(tried["skipped"])
     return f"{summary}; SKIPPED as impossible there: {skipped}" if skipped else summary
-
-
-def _injections(events: Sequence[Event]) -> tuple[Counter[str], Counter[str]]:
-    """Count the injections of each fault: (verified to bite, all that completed).
-
-    One that was found at its heal to have ended by itself did not bite.
-    """
-    verified: Counter[str] = Counter()
-    tried: Counter[str] = Counter()
-    biting: list[Event] = []
-    for event in statements(events):
-        if event.type is EventType.INVOKE:
-            continue
-        value = event.value
-        if value.get("phase") == "inject":
-            tried[event.f] += 1
-            bit = event.type is EventType.OK and value.get("verified") is True
-            verified[event.f] += bit
-            biting += [event] if bit else []
-        elif value.get("phase") == "heal" and (healed := _healed_by(event, biting)) is not None:
-            verified[event.f] -= _ended_early(value)
-            if _ended_early(value) or value.get("verified") is True:
-                biting.remove(healed)
-    return verified + Counter(), tried
-
-
-def _healed_by(heal: Event, injections: Sequence[Event]) -> Event | None:
-    """Return which injection is healed; a step of a script, or the end of a run, has its targets.
-
-    Another entry of a schedule has its own.
-    """
-    entry, targets = heal.value.get("entry"), heal.value.get("targets")
-    same = [injection for injection in injections if injection.f == heal.f]
-    found = [injection for injection in same if injection.value.get("entry") == entry]
-    if not found and not isinstance(entry, int):
-        found = [injection for injection in same if injection.value.get("targets") == targets]
-    return next(iter(found), None)
-
-
-def _ended_early(value: Mapping[str, Any]) -> bool:
-    detail = value.get("detail")
-    return isinstance(detail, dict) and bool(detail.get("ended_early"))
 
 
 def _names(events: Sequence[Event]) -> set[str]:

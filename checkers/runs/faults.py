@@ -43,6 +43,10 @@ class FaultSpan:
     """Why not, where one of these is False."""
     heal_failed: bool = False
     """Whether a heal was tried and did not work, nor did a later one."""
+    entry: object = None
+    """Of the schedule, or the step, that injected it."""
+    ended_early: bool = False
+    """Whether it was found at its heal to have ended by itself: then it did not bite."""
 
     @property
     def is_left(self) -> bool:
@@ -68,7 +72,7 @@ class Reign:
 
 def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
     """Return the faults of a run in order of injection."""
-    invoked: dict[tuple[str, str], int] = {}
+    invoked: dict[tuple[str, str, str], int] = {}
     spans: list[FaultSpan] = []
     open_spans: list[int] = []
     for event in statements(events):
@@ -76,7 +80,7 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
             continue
         phase, applied = str(event.value.get("phase")), event.value.get(APPLIED) is not False
         if event.type is EventType.INVOKE:
-            invoked[event.f, phase] = event.time_ns
+            invoked[event.f, phase, str(event.value.get("entry"))] = event.time_ns
             continue
         if phase == "heal" and applied:
             ended = _ended_by(spans, open_spans, event)
@@ -85,7 +89,8 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
                 if spans[ended].healed:
                     open_spans.remove(ended)
         elif phase == "inject":
-            span = _begin_span(event, invoked.get((event.f, phase), began_ns(event)))
+            asked = event.f, phase, str(event.value.get("entry"))
+            span = _begin_span(event, invoked.get(asked, began_ns(event)))
             took = _detail_ms(event, TOOK_MS) is not None
             if event.value.get(OVER) is True or (span.verified and took):
                 span = replace(span, healed=True, end_ns=event.time_ns)
@@ -175,29 +180,39 @@ def _begin_span(event: Event, begin_ns: int) -> FaultSpan:
         targets=targets_of(event),
         begin_ns=begin_ns,
         end_ns=None,
-        verified=event.value.get("verified") is True,
+        verified=event.type is EventType.OK and event.value.get("verified") is True,
         healed=False,
         detail=_reason(event),
+        entry=event.value.get("entry"),
     )
 
 
 def _end_span(span: FaultSpan, event: Event) -> FaultSpan:
     """Return a span with what a heal measured; one that did not work leaves it open."""
     healed = event.value.get("verified") is True
+    detail = event.value.get("detail")
     reasons = dict.fromkeys(filter(None, (*span.detail.split("; "), _reason(event))))
     return replace(
         span,
         end_ns=event.time_ns if healed else None,
         healed=healed,
         heal_failed=not healed,
+        ended_early=span.ended_early
+        or bool(isinstance(detail, dict) and detail.get("ended_early")),
         detail="; ".join(reasons),
     )
 
 
 def _ended_by(spans: list[FaultSpan], open_spans: list[int], event: Event) -> int | None:
-    """Return the open span that a heal ends."""
-    targets = targets_of(event)
+    """Return the open span that a heal ends.
+
+    An entry of a schedule ends its own; a step, or the end of a run, what has its targets.
+    """
+    targets, entry = targets_of(event), event.value.get("entry")
     same = [position for position in open_spans if spans[position].fault == event.f]
+    own = [position for position in same if entry is not None and spans[position].entry == entry]
+    if own or isinstance(entry, int):
+        return next(iter(own), None)
     exact = [position for position in same if spans[position].targets == targets]
     return next(iter(exact or same), None)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from checkers.history import NEMESIS, Event, EventType
-from checkers.runs.faults import not_healed
+from checkers.runs.faults import fault_spans, not_healed
 
 
 def journal(*rows):
@@ -24,6 +24,12 @@ def heal(on, *, verified=True, **more):
 
 def sweep(on, *, verified):
     return "sweep", "heal", on, {"verified": verified}
+
+
+def test_the_heal_of_another_entry_ends_no_fault_of_the_same_targets():
+    rows = [inject("a", entry=0), inject("a", entry=1, verified=False), heal("a", entry=1)]
+    first, second = fault_spans(journal(*rows))
+    assert (first.end_ns, second.end_ns) == (None, 2)
 
 
 @pytest.mark.parametrize(
