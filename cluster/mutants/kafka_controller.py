@@ -101,13 +101,8 @@ _ELECT = PartitionChangeBuilder._elect
 _TARGET = PartitionChangeBuilder._target
 
 
-def _k13916_any_broker(
-    broker_id: int,
-    item: AlterPartitionRequestPartition,
-    partition: PartitionRegistration,
-    state: MetadataState,
-) -> ErrorCode:
-    error = _VALIDATE(broker_id, item, partition, state)
+def _k13916_any_broker(*row: Any) -> ErrorCode:
+    error = _VALIDATE(*row)
     return ErrorCode.none if error is ErrorCode.ineligible_replica else error
 
 

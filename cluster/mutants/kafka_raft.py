@@ -37,18 +37,11 @@ def _k12619_at_the_start(self: Leader, offset: int) -> bool:
     return offset >= self.epoch_start_offset
 
 
-def _k12181_never_back(
-    self: Leader,
-    key: ReplicaKey,
-    fetch_offset: int,
-    leader_end_offset: int,
-    now_ms: float,
-    wall_ms: int,
-) -> bool:
+def _k12181_never_back(self: Leader, key: ReplicaKey, fetch_offset: int, *rest: Any) -> bool:
     known = self.replicas.get(key.id)
     if known is not None and fetch_offset < known.end_offset:
         raise IllegalStateError(f"replica {key.id} fetches from {fetch_offset} on again")
-    return _UPDATE_REPLICA(self, key, fetch_offset, leader_end_offset, now_ms, wall_ms)
+    return _UPDATE_REPLICA(self, key, fetch_offset, *rest)
 
 
 def _k16144_also_alone(self: Leader, now_ms: float) -> float:
