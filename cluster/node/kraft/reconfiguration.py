@@ -199,7 +199,7 @@ class Reconfiguration:
         self._check_key(key)
         self._check_may_begin(leader)
         self._check_dynamic()
-        if not self.is_member(core.voters, key):
+        if core.voters.key(key.id) != key:
             raise Refusal(ErrorCode.voter_not_found, f"{_name(key)} is not in the voter set.")
         if len(core.voters) == 1:
             raise Refusal(ErrorCode.voter_not_found, f"{_name(key)} is the only voter.")
@@ -207,11 +207,6 @@ class Reconfiguration:
         # A leader that removes itself leads on until the others committed it; see
         # RaftCore.leader_high_watermark_moved.
         self._append(leader, pending, core.voters.without(key.id))
-
-    @staticmethod
-    def is_member(voters: VoterSet, key: ReplicaKey) -> bool:
-        """Whether the set has just this replica."""
-        return voters.key(key.id) == key
 
     # -- updating --------------------------------------------------------------------------------
 
@@ -232,7 +227,7 @@ class Reconfiguration:
             self._note(leader, voter)
         else:
             self._check_may_begin(leader)
-            if not self.is_member(core.voters, key):
+            if core.voters.key(key.id) != key:
                 raise Refusal(ErrorCode.voter_not_found, f"{_name(key)} is not in the voter set.")
             if core.voters.get(key.id) != voter:
                 pending = self._begin(core.config.request_timeout_ms, lambda *_: None)
