@@ -141,12 +141,7 @@ class RaftCore:
 
     def become_prospective(self) -> None:
         """Ask whether an election could be won; alone, it is."""
-
-        def move(done: Then) -> None:
-            self.quorum.to_prospective()
-            done()
-
-        self._move(move, self._stand_if_alone)
+        self._move(self.quorum.to_prospective, self._stand_if_alone)
 
     def _stand_if_alone(self) -> None:
         if self.quorum.is_only_voter:
@@ -203,12 +198,7 @@ class RaftCore:
 
     def become_resigned(self) -> None:
         """Give up leading, and notify the voters."""
-
-        def move(done: Then) -> None:
-            self.quorum.to_resigned()
-            done()
-
-        self._move(move, nothing)
+        self._move(self.quorum.to_resigned, nothing)
 
     def after_prospective_loss(self) -> None:
         """Go back from a pre-election that was not won."""

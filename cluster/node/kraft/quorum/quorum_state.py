@@ -186,7 +186,7 @@ class QuorumState:
             )
         self._durably(moved, then)
 
-    def to_prospective(self) -> None:
+    def to_prospective(self, then: Then) -> None:
         """Ask the voters whether this replica could win."""
         state = self.state
         if not isinstance(state, Unattached | Candidate | Follower | Resigned):
@@ -208,6 +208,7 @@ class QuorumState:
                 state.voted_key,
             )
         )
+        then()
 
     def after_prospective_loss(self, then: Then) -> None:
         """Back to the leader that it followed, if it knew one, else Unattached; same epoch."""
@@ -266,12 +267,13 @@ class QuorumState:
         follower.update_voter_due_ms = now + self._config.update_voter_period_ms
         self._durably(follower, then)
 
-    def to_resigned(self) -> None:
+    def to_resigned(self, then: Then) -> None:
         """Give up the leadership of the current epoch."""
         state = self.state
         if not isinstance(state, Leader):
             self._refuse("Resigned", state.epoch)
         self._enter(self._resigned_state(state.epoch, state.successors()))
+        then()
 
     def _resigned_state(self, epoch: int, successors: tuple[ReplicaKey, ...]) -> Resigned:
         me = self._config.node_id

@@ -22,10 +22,10 @@ MOVES = {
     "follower in a later epoch": lambda q: q.to_follower(6, 3, endpoint(3), nothing),
     "follower of 3 in this epoch": lambda q: q.to_follower(5, 3, endpoint(3), nothing),
     "follower of 2 elsewhere": lambda q: q.to_follower(5, 2, endpoint(2, 100), nothing),
-    "prospective": lambda q: q.to_prospective(),
+    "prospective": lambda q: q.to_prospective(nothing),
     "candidate": lambda q: q.to_candidate(nothing),
     "leader": lambda q: q.to_leader(0, BatchAccumulator(5, 0, 0), nothing),
-    "resigned": lambda q: q.to_resigned(),
+    "resigned": lambda q: q.to_resigned(nothing),
     "vote for 3": lambda q: q.add_vote(5, NODE_3, nothing),
     # never
     "unattached in an earlier epoch": lambda q: q.to_unattached(4, nothing),
@@ -131,8 +131,8 @@ def test_prospective_and_resigned_write_nothing(source, move):
 @pytest.mark.parametrize(
     ("state", "move"),
     [
-        (lambda b: b.unattached(voted_key=NODE_3), lambda q: q.to_prospective()),
-        (lambda b: b.follower(voted_key=NODE_3), lambda q: q.to_prospective()),
+        (lambda b: b.unattached(voted_key=NODE_3), lambda q: q.to_prospective(nothing)),
+        (lambda b: b.follower(voted_key=NODE_3), lambda q: q.to_prospective(nothing)),
         (lambda b: b.prospective(voted_key=NODE_3), lambda q: q.to_unattached(5, nothing)),
         (lambda b: b.prospective(voted_key=NODE_3), lambda q: q.after_prospective_loss(nothing)),
         (lambda b: b.prospective(2, NODE_3), lambda q: q.after_prospective_loss(nothing)),
@@ -155,7 +155,10 @@ def test_a_move_within_an_epoch_keeps_the_vote(state, move):
 
 
 def test_a_candidate_keeps_its_own_vote_when_it_follows_or_asks_again():
-    for move in (lambda q: q.to_prospective(), lambda q: q.to_follower(5, 2, endpoint(2), nothing)):
+    for move in (
+        lambda q: q.to_prospective(nothing),
+        lambda q: q.to_follower(5, 2, endpoint(2), nothing),
+    ):
         bench = Bench()
         bench.be(bench.candidate())
         move(bench.quorum)
@@ -197,7 +200,7 @@ def test_an_observer_never_asks_for_votes():
     bench = Bench(voters=(2, 3))
     bench.be(bench.unattached())
     with pytest.raises(IllegalStateError):
-        bench.quorum.to_prospective()
+        bench.quorum.to_prospective(nothing)
 
 
 def test_a_lost_pre_election_returns_to_the_leader_or_to_no_leader():
@@ -217,7 +220,7 @@ def test_a_lost_pre_election_returns_to_the_leader_or_to_no_leader():
 def test_a_single_voter_leaves_resigned_by_standing_again():
     bench = Bench(voters=(1,))
     bench.be(bench.resigned())
-    bench.quorum.to_prospective()
+    bench.quorum.to_prospective(nothing)
     assert (bench.quorum.state.name, bench.quorum.leader_id) == ("Prospective", -1)
 
 
@@ -225,6 +228,6 @@ def test_what_stays_the_same_on_disk_is_not_written_again():
     bench = Bench()
     bench.initialize()
     syncs = bench.disk.syncs
-    bench.quorum.to_prospective()
+    bench.quorum.to_prospective(nothing)
     bench.quorum.after_prospective_loss(nothing)
     assert ("Unattached", syncs) == (bench.quorum.state.name, bench.disk.syncs)
