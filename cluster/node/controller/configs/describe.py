@@ -97,8 +97,9 @@ def _describe(
     except ItemError as refusal:
         return _refusal(item, refusal.api_error.error, refusal.api_error.message or "")
     wanted = item.configuration_keys or ()
-    node = resource.name if resource.type in _OF_NODES else None
-    alike = resource.type, node, wanted, tuple(state.resource_configs(resource).items())
+    is_node = resource.type in _OF_NODES  # on which anything may be set, and any number
+    own = () if is_node else tuple(state.resource_configs(resource).items())
+    alike = resource.type, resource.name if is_node else None, wanted, own
     configs = known.get(alike)
     if configs is None:
         shown = map(entry, dict.fromkeys(wanted or names()))

@@ -56,17 +56,16 @@ def shown_names(keys: Mapping[str, definitions.ConfigKey]) -> tuple[str, ...]:
 def broker_sources(state: MetadataState, cluster: ClusterInfo) -> Sources:
     """Return where values of this node's broker come from, the deciding source first.
 
-    Of the state as it is now: what a topic takes asks for each of its keys, and few are set.
+    Each key is looked up by itself: anybody may have set any number of others.
     """
     own = ConfigResource(ResourceType.BROKER, str(cluster.node_id))
-    on_this, on_all = state.resource_configs(own), state.resource_configs(ALL_BROKERS)
 
     def of_this(name: str) -> str | None:
-        value = on_this.get(name)
+        value = state.resource_config(own, name)
         return value if value is not None and _is_used(name, value) else None
 
     def of_all(name: str) -> str | None:
-        value = on_all.get(name)
+        value = state.resource_config(ALL_BROKERS, name)
         used = (
             value is not None and _is_used(name, value) and not definitions.is_of_one_broker(name)
         )
@@ -115,21 +114,34 @@ def _is_valid(name: str, value: str) -> bool:
     return True
 
 
+def default_topic_configs(
+    state: MetadataState, cluster: ClusterInfo
+) -> dict[str, CreatableTopicConfigs]:
+    """Return what a topic has that is created with nothing of its own, in the order of names."""
+    *sources, _ = broker_sources(state, cluster)
+    return {
+        name: _creatable(name, *topic_setting(name, {}, sources))
+        for name in sorted(shown_names(definitions.TOPIC))
+    }
+
+
 def effective_topic_configs(
-    own: Properties, state: MetadataState, cluster: ClusterInfo
+    own: Properties, defaults: Mapping[str, CreatableTopicConfigs]
 ) -> tuple[CreatableTopicConfigs, ...]:
     """Return what a new topic has, by name (KafkaConfigSchema.resolveEffectiveTopicConfigs)."""
-    *sources, _ = broker_sources(state, cluster)
     return tuple(
-        CreatableTopicConfigs(
-            name=name,
-            value=value,
-            read_only=False,
-            config_source=source,
-            is_sensitive=definitions.TOPIC[name].is_sensitive,
-        )
-        for name in sorted(shown_names(definitions.TOPIC))
-        for value, source in [topic_setting(name, own, sources)]
+        _creatable(name, own[name], SOURCE_TOPIC) if name in own else default
+        for name, default in defaults.items()
+    )
+
+
+def _creatable(name: str, value: str | None, source: i8) -> CreatableTopicConfigs:
+    return CreatableTopicConfigs(
+        name=name,
+        value=value,
+        read_only=False,
+        config_source=source,
+        is_sensitive=definitions.TOPIC[name].is_sensitive,
     )
 
 

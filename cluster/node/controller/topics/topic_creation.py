@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cluster.node.controller.configs.sources import effective_topic_configs
+from cluster.node.controller.configs.sources import default_topic_configs, effective_topic_configs
 from cluster.node.controller.configs.validation import check_lengths, validate_topic
 from cluster.node.controller.metadata import registrations
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
@@ -43,6 +43,7 @@ def create_topics(
     results: list[messages.CreatableTopicResult] = []
     records: list[MetadataRecord] = []
     similar_in_request: dict[str, str] = {}
+    defaults = default_topic_configs(state, cluster)
     for name, topic in {topic.name: topic for topic in request.topics}.items():
         try:
             check_named_once(counts, name)
@@ -57,7 +58,7 @@ def create_topics(
         records += _records(name, topic_id, placements, configs, state)
         check_count(len(records))
         created_id = None if request.validate_only else topic_id
-        shown = effective_topic_configs(configs, state, cluster)
+        shown = effective_topic_configs(configs, defaults)
         results.append(_creation(name, created_id, placements, shown))
     return ControllerResult(
         records=() if request.validate_only else tuple(records),

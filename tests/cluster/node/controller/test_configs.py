@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from cluster.node.controller.configs.describe import MAX_DESCRIBED
+from cluster.node.controller.metadata.state import MetadataState, ResourceType
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import messages as m
 from tests.cluster.node.controller.fakes import (
@@ -317,6 +318,22 @@ def test_what_a_broker_cannot_use_of_what_is_set_is_not_shown():
     for name, value in (("node.id", "7"), ("log.retention.ms", "x"), ("listeners", "x")):
         assert code_of(node.call(alter(name, value))) == ErrorCode.none
     assert shown(node, (4, "")).keys() == {"min.insync.replicas"}
+
+
+def test_however_much_is_set_on_brokers_a_topic_looks_up_its_own_keys_alone(monkeypatch):
+    """A copy of 9,000 keys for each of 1,000 topics held the controller up for 40 s."""
+    node, copied = active(), []
+    copy = MetadataState.resource_configs
+
+    def record(state, resource):
+        copied.append(resource.type)
+        return copy(state, resource)
+
+    monkeypatch.setattr(MetadataState, "resource_configs", record)
+    node.call(create("t"))
+    shown(node, T, "retention.ms")
+    shown(node, (4, ""))
+    assert set(copied) == {ResourceType.TOPIC}
 
 
 def test_documentation_is_shown_on_request():
