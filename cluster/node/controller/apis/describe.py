@@ -53,9 +53,11 @@ def describe_metadata(
         ids = list(state.topics.keys())
         topics = [_topic_metadata(topic, state) for topic in map(state.topics.get, ids) if topic]
     else:
-        # As in Kafka a request that has any topic id is about ids alone, whatever names it has.
-        by_id = [item for item in request.topics if item.topic_id is not None]
-        topics = [_requested_topic(item, state) for item in by_id or request.topics]
+        # As in Kafka a request that has any topic id is about ids alone, whatever names it has, and
+        # what it has twice is described once.
+        by_id = [replace(each, name=None) for each in request.topics if each.topic_id is not None]
+        asked = dict.fromkeys(by_id or request.topics)
+        topics = [_requested_topic(item, state) for item in asked]
     if request.include_topic_authorized_operations:
         topics = [
             topic
@@ -85,8 +87,7 @@ def _requested_topic(
     item: messages.MetadataRequestTopic, state: MetadataState
 ) -> messages.MetadataResponseTopic:
     name = item.name
-    if name is None or item.topic_id is not None:
-        name = None
+    if name is None:
         topic = None if item.topic_id is None else state.topics.get(item.topic_id)
         error = ErrorCode.unknown_topic_id
     elif invalid_name_reason(name) is not None:

@@ -141,11 +141,11 @@ def _checked_directories(
     elif len(set(directories)) != len(directories):
         message = "Duplicate directory ID in request"
     else:
-        for other in registered_brokers(state):
-            shared = [directory for directory in directories if directory in other.log_dirs]
-            if other.id != request.broker_id and shared:
-                message = f"Broker {other.id} is already registered with directory {shared[0]}"
-                break
+        others = [other for other in registered_brokers(state) if other.id != request.broker_id]
+        holders = {directory: other.id for other in others for directory in other.log_dirs}
+        held = next((directory for directory in directories if directory in holders), None)
+        if held is not None:
+            message = f"Broker {holders[held]} is already registered with directory {held}"
     if message is not None:
         raise RequestError(ErrorCode.invalid_registration, message)
     return directories

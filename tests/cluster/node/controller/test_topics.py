@@ -159,6 +159,15 @@ def test_names_that_differ_only_in_dot_and_underscore_collide(first, second):
     assert codes(node.call(create(second))) == [ErrorCode.none]
 
 
+def test_a_topic_that_is_asked_for_twice_is_described_once():
+    """A topic of 1,000 partitions, named 10,000 times in a request, held a node up for a minute."""
+    node = active()
+    topic_id = node.call(create("a")).topics[0].topic_id
+    for request in (metadata("a", "b", "a"), metadata(ids=[topic_id, topic_id])):
+        topics = node.call(request, CLIENT).topics
+        assert [topic.name for topic in topics] == ["a", "b"][: len(topics)]
+
+
 def test_a_name_twice_in_one_request_is_refused_and_the_others_are_created():
     node = active()
     reply = node.call(create("a", "b", "a"))
