@@ -1,8 +1,8 @@
 """Plays the strands of a plan: the part of the nemesis that follows a script, on any backend.
 
 Every fault is injected and healed by `nemeses.drive`, journaled with what was measured, and kept as
-an `Act` for coverage and for stories. A fault that cannot act (no leader, no such node) is
-journaled with the reason; a fault never ends the schedule.
+an `Act` for coverage and for stories. A fault that cannot act (there is no leader) is journaled
+with the reason, one at a name that no node has is passed over; a fault never ends the schedule.
 
 A strand continues when its fault has acted, or `acted_within_ms` after the injection began. In a
 simulated world that is 0: faults act in no time, and an injection that must wait for the nodes (a

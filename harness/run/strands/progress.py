@@ -176,7 +176,7 @@ class Expectation:
         if self._step.for_ms is None:
             self._end()
         else:
-            self._stage.timers.call_later(self._step.for_ms, self._end)
+            self._stage.timers.call_later(self._step.for_ms, self._last)
 
     def _on_event(self, node: str, event: str, fields: Mapping[str, Any]) -> None:
         self._look((node, event, fields))
@@ -188,6 +188,10 @@ class Expectation:
             self._come()
         elif self._came and not self._holds():
             self._fail("held, but not for as long as it must")
+
+    def _last(self) -> None:
+        self._look(None)
+        self._end()
 
     def _late(self) -> None:
         self._look(None)  # an operation ends, and a node dies, without an event

@@ -197,6 +197,15 @@ def test_nothing_is_known_of_what_is_expected_of_a_name_without_a_node(that):
     assert f"strand 1, step 2: whether {that} came" in result.reasons[0]
 
 
+def test_what_must_last_is_looked_at_in_the_end_though_nothing_happens():
+    last = Step("expect", options={"that": {"state": "Leader"}}, for_ms=1_000.0)
+    kill = Step("kill", targets="node:n1", for_ms=2_000.0)
+    strands = (Strand(500.0, (last,)), Strand(800.0, (kill,)))
+    result = run_plan(sim_plan(seed=1, nodes=1, duration_s=4.0, strands=strands))
+    assert result.property == "expectation"
+    assert result.violations[0].at_ms == pytest.approx(1_500.0, abs=500.0)
+
+
 def test_a_node_that_dies_by_itself_is_a_finding(monkeypatch):
     def broken(*_):
         raise RuntimeError("broken")
