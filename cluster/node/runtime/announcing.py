@@ -8,15 +8,25 @@ broker is fenced and unfenced; no more. One that is not says which log directory
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from cluster.node.config import NodeConfig
 from cluster.node.ports import Trace
 
-_BROKER: dict[str, str] = {
-    "fenced": "the broker is registered with epoch {broker_epoch} and fenced",
-    "running": "the broker is unfenced",
-    "shutting-down": "the broker asks to be let go",
+_LINES: Final = {
+    "claim": "is the active controller, in epoch {epoch}",
+    "renounce": "is no longer the active controller of epoch {epoch}",
+    "log-directory-offline": (
+        "log directory {log_dir} is offline: {reason}; restart the node once the disk is well again"
+    ),
+    "broker-state fenced": "the broker is registered with epoch {broker_epoch} and fenced",
+    "broker-state running": "the broker is unfenced",
+    "broker-state shutting-down": "the broker asks to be let go",
+    "unregistered": (
+        "the broker is no longer registered ({reason} for epoch {broker_epoch}); "
+        "restart it to register it anew"
+    ),
+    "unregistered yet": "the broker is not registered yet, and tries on: {reason}",
 }
 
 
@@ -49,22 +59,9 @@ def start_line(config: NodeConfig) -> str:
 
 
 def _line(event: str, fields: dict[str, Any]) -> str | None:
-    if event == "claim":
-        return f"is the active controller, in epoch {fields['epoch']}"
-    if event == "renounce":
-        return f"is no longer the active controller of epoch {fields['epoch']}"
-    if event == "log-directory-offline":
-        return (
-            f"log directory {fields['log_dir']} is offline: {fields['reason']}; "
-            "restart the node once the disk is well again"
-        )
     if event == "broker-state":
-        text = _BROKER.get(fields["state"])
-        return None if text is None else text.format(**fields)
-    if event == "unregistered":
-        if fields["broker_epoch"] < 0:
-            return f"the broker is not registered yet, and tries on: {fields['reason']}"
-        epoch = fields["broker_epoch"]
-        why = f"{fields['reason']} for epoch {epoch}"
-        return f"the broker is no longer registered ({why}); restart it to register it anew"
-    return None
+        event = f"{event} {fields['state']}"
+    elif event == "unregistered" and fields["broker_epoch"] < 0:
+        event = "unregistered yet"
+    line = _LINES.get(event)
+    return None if line is None else line.format(**fields)
