@@ -91,32 +91,24 @@ def _fetch(version: str, name: str, artefacts: Artefacts, repository: str | None
             f"{version} is the name of what was fetched from another repository: give "
             f"{version.partition('@')[0]} and --repository URL"
         )
-    repository = None if repository is None else f"{repository.rstrip('/')}/"
+    title, whole, listing = f"Apache Kafka {version}", cache_folder() / name, _listing(name)
+    rows = tuple((where, what, revision or version) for where, what, revision in artefacts)
+    module = _module(rows, transitive=artefacts is _ARTEFACTS)
     if repository is None:
-        return _fetch_into(cache_folder() / name, version, artefacts, None, say)
+        return _fetch_module(title, whole, module, listing, None, say)
+    repository = f"{repository.rstrip('/')}/"
     address = hashlib.sha256(repository.encode()).hexdigest()[:8]
-    home = _fetch_into(cache_folder() / f"{name}@{address}", version, artefacts, repository, say)
-    if not _listing(name).is_file() or _read_listing(_listing(name)) != _read_listing(
-        home / DIGESTS
-    ):
+    home = cache_folder() / f"{name}@{address}"
+    _fetch_module(title, home, module, _listing(home.name), repository, say)
+    if not listing.is_file() or _read_listing(listing) != _read_listing(home / DIGESTS):
         return home
-    whole, listing = cache_folder() / name, _listing(name)
     with _alone(whole.parent / f".{name}.lock", say):
         if not (whole / DIGESTS).is_file():
             shutil.rmtree(whole, ignore_errors=True)
             shutil.copytree(home / "libs", whole / "libs")
             shutil.copy(home / DIGESTS, whole / DIGESTS)
-        _compare(f"Apache Kafka {version}", whole, listing, say)
+        _compare(title, whole, listing, say)
     return whole
-
-
-def _fetch_into(
-    home: Path, version: str, artefacts: Artefacts, repository: str | None, say: Say
-) -> Path:
-    rows = tuple((where, what, revision or version) for where, what, revision in artefacts)
-    title, transitive = f"Apache Kafka {version}", artefacts is _ARTEFACTS
-    module = _module(rows, transitive=transitive)
-    return _fetch_module(title, home, module, _listing(home.name), repository, say)
 
 
 def fetch_jars(title: str, home: Path, artefacts: Artefacts, listing: Path, say: Say) -> Path:
