@@ -68,6 +68,7 @@ _LOSING: Final = frozenset(
         "log.retention.hours",
         "log.retention.minutes",
         "log.retention.ms",
+        "offsets.retention.minutes",
         "unclean.leader.election.enable",
     }
 )

@@ -414,6 +414,10 @@ def test_a_format_that_was_cut_off_is_done_again(tmp_path):
         ({"node_settings": {"listeners": "X://:1"}}, "node_settings.listeners: the run decides it"),
         ({"node_settings": {"unclean.leader.election.enable": True}}, "expect that records are k"),
         ({"node_settings": {"log.retention.ms": 1000}}, "checks expect that records are kept"),
+        (
+            {"node_settings": {"offsets.retention.minutes": 1}},
+            "checks expect that records are kept",
+        ),
         ({"node_settings": {"ssl.keystore.location": "/k"}}, "the run's security decides it"),
         ({"node_settings": {"sasl.enabled.mechanisms": "PLAIN"}}, "the run's security decides it"),
         ({"node_settings": {"listener.name.client.ssl.x": 1}}, "the run's security decides it"),
