@@ -19,7 +19,7 @@ from cluster.names import unknown
 from cluster.node.security.connecting import ClientSecurity
 from cluster.node.security.jaas import Credentials
 from cluster.node.security.settings import MECHANISMS, PLAIN, SCRAM_SHA_512, SecurityProtocol
-from cluster.schemas import Schema, Text, render
+from cluster.schemas import Text, render
 from cluster.systems.authority import Authority
 from cluster.systems.base import Placement
 from cluster.values import valueclass
@@ -31,10 +31,6 @@ LISTENERS: Final = ("CLIENT", "CONTROLLER")
 _PASSWORD: Final = re.compile(r"""((?:password|user_\w+)=)"[^"]*\"""")
 _NODE: Final = "node"
 _HARNESS: Final = "kraftprobe"
-
-
-class SecurityError(ValueError):
-    """A plan's security settings that cannot be; one line."""
 
 
 def _protocol(name: object) -> object:
@@ -53,7 +49,7 @@ def _mechanism(name: str) -> str:
 
 @valueclass
 class SecuritySettings:
-    """What both listeners of every node ask for. Read from plans by `SECURITY`."""
+    """What both listeners of every node ask for, as a plan says it."""
 
     protocol: Annotated[SecurityProtocol, BeforeValidator(_protocol)] = SecurityProtocol.PLAINTEXT
     mechanism: Annotated[Text, AfterValidator(_mechanism)] | None = None
@@ -66,14 +62,11 @@ class SecuritySettings:
             raise ValueError(f"mechanism: {self.protocol.name} asks for none")
 
     def to_json(self) -> dict[str, str]:
-        """Render what `SECURITY` reads; empty for no security."""
+        """Render it as a plan has it; empty for no security."""
         if self.protocol is SecurityProtocol.PLAINTEXT:
             return {}
         mechanism = {} if self.mechanism is None else {"mechanism": self.mechanism}
         return {"protocol": self.protocol.name, **mechanism}
-
-
-SECURITY = Schema(SecuritySettings, SecurityError)
 
 
 class RunSecurity:

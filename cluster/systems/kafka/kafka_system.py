@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
 
-from cluster.node.ports import Endpoint
 from cluster.node.runtime.trace import clock_name
 from cluster.node.security.connecting import PLAINTEXT
 from cluster.node.wire.uuid_text import uuid_to_text
@@ -209,7 +208,11 @@ def start_file(
     again = ["--no-initial-controllers"] if dynamic else []
     initial = again
     if dynamic and node.voters:
-        initial = ["--initial-controllers", initial_controllers(node.run_id, node.voters)]
+        voters = (
+            f"{e.node_id}@{e.host}:{e.port}:{uuid_to_text(_directory(node.run_id, e.node_id))}"
+            for e in node.voters
+        )
+        initial = ["--initial-controllers", ",".join(voters)]
     start = {
         "node_id": node.node_id,
         "clock": clock_name(),
@@ -219,14 +222,6 @@ def start_file(
         "run": run,
     }
     return json.dumps(start, indent=1)
-
-
-def initial_controllers(run_id: str, voters: Iterable[Endpoint]) -> str:
-    """Return the voters that a dynamic quorum is formatted with, as kafka-storage takes them."""
-    return ",".join(
-        f"{e.node_id}@{e.host}:{e.port}:{uuid_to_text(_directory(run_id, e.node_id))}"
-        for e in voters
-    )
 
 
 def _directory(run_id: str, node_id: int) -> uuid.UUID:

@@ -21,6 +21,7 @@ from checkers.run_input import RunInput
 from checkers.verdict import Status
 from cluster.node.ports import Endpoint
 from cluster.node.wire.uuid_text import uuid_from_text
+from cluster.schemas import Schema
 from cluster.systems.base import Placement
 from cluster.systems.kafka.installation import Installation, find
 from cluster.systems.kafka.kafka_system import KafkaLayout, KafkaSystem
@@ -30,7 +31,7 @@ from cluster.systems.kinds import SettingError, SystemRequest
 from cluster.systems.kraft import FORWARDING_HOLD
 from cluster.systems.mixed import KIND, MixedLayout, MixedSystem
 from cluster.systems.registry import system_named
-from cluster.systems.secured import SECURITY, RunSecurity
+from cluster.systems.secured import RunSecurity, SecuritySettings
 from harness.doctor.impossible_faults import settle
 from harness.errors import PlanError
 from harness.plan.document import from_document
@@ -845,7 +846,7 @@ def test_a_node_that_starts_empty_is_a_fault_that_no_schedule_draws():
 
 
 def secured(**settings: str) -> RunSecurity:
-    return RunSecurity(SECURITY.read(settings), "run-1")
+    return RunSecurity(Schema(SecuritySettings, SettingError).read(settings), "run-1")
 
 
 def test_both_kinds_of_node_get_keys_of_one_authority_and_one_password(tmp_path):

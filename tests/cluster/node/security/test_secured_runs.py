@@ -20,10 +20,12 @@ from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork
 from cluster.node.runtime.trace import clock_name
 from cluster.node.security.connecting import PLAINTEXT
+from cluster.schemas import Schema
 from cluster.systems.authority import Authority
 from cluster.systems.base import Placement
+from cluster.systems.kinds import SettingError
 from cluster.systems.kraft import API_VERSIONS_PING, KraftSystem
-from cluster.systems.secured import SECURITY, RunSecurity, SecurityError, conceal
+from cluster.systems.secured import RunSecurity, SecuritySettings, conceal
 from harness.evidence import node_disks
 from harness.plan.document import from_document
 from harness.plan.stored_document import plan_document
@@ -34,6 +36,7 @@ from results.judge.pipeline import judge
 from results.store.evidence_files import STATE_FILE
 from results.store.run_store import RunStore
 
+SECURITY = Schema(SecuritySettings, SettingError)
 PLAN = {
     "campaign": "secured",
     "seed": 5,
@@ -75,7 +78,7 @@ def secured(**table):
     ],
 )
 def test_what_is_wrong_with_security_is_reported(table, message):
-    with pytest.raises(SecurityError) as caught:
+    with pytest.raises(SettingError) as caught:
         SECURITY.read(table)
     assert message in str(caught.value)
 
