@@ -27,16 +27,10 @@ from cluster.backends.links.rules import LinkRules
 from cluster.backends.links.shaping import HostShaping
 from cluster.backends.machine.equip import equip
 from cluster.backends.machine.programs import Machine
-from cluster.backends.processes.lifecycle import Incarnation, ProcessBackend
-from cluster.backends.processes.probe import (
-    PROBE_OUTPUT,
-    SILENCE_S,
-    SLEEP,
-    TIMEOUT_S,
-    probe_process,
-)
+from cluster.backends.processes.lifecycle import ProcessBackend
+from cluster.backends.processes.probe import PROBE_OUTPUT, probe_place
 from cluster.backends.processes.records import labels
-from cluster.backends.terms import ONE_NODE, Need
+from cluster.backends.terms import Need
 from cluster.node.ports import Endpoint
 from cluster.systems.base import Placement, System
 
@@ -77,19 +71,13 @@ class HostedBackend(ProcessBackend):
     async def probe(self, ability: Ability) -> Probe:
         """See `Backend.probe`; each ability is tried once."""
         if ability not in self._probed:
-            try:
-                self._probed[ability] = await self._probe(ability)
-            except (OSError, BackendError) as error:
-                self._probed[ability] = Probe(possible=False, reason=str(error))
+            self._probed[ability] = await probe_place(self, ability)
         return self._probed[ability]
 
-    async def _probe(self, ability: Ability) -> Probe:
-        if ability is not Ability.LINKS:
-            signals = ability is Ability.SIGNALS
-            return await probe_host(self.provider, self.nodes[0], self.run_id, signals=signals)
-        if len(self.nodes) < 2:
-            return ONE_NODE
-        return await probe_links(self.rules, self.prober, *self.nodes[:2])
+    async def start_beside(self, node: str, arguments: Sequence[str]) -> StartedProcess:
+        """See `cluster.backends.processes.probe.Place`."""
+        command = (self.provider.interpreter, *arguments)
+        return await self.provider.start(node, command, labels(self.run_id), PROBE_OUTPUT)
 
     async def cut_links(self, links: Iterable[Link]) -> None:
         await self.rules.cut(links)
@@ -228,23 +216,3 @@ class HostedBackend(ProcessBackend):
         await self.rules.ensure(node)
         await self.prober.ensure(node)
         return {}
-
-
-async def probe_host(provider: HostProvider, node: str, run_id: str, *, signals: bool) -> Probe:
-    """Start a process of its own beside the node, signal and end it. Raises BackendError."""
-    sleep = (provider.interpreter, *SLEEP)
-    process = Incarnation(await provider.start(node, sleep, labels(run_id), PROBE_OUTPUT))
-    return await probe_process(process, signals=signals)
-
-
-async def probe_links(rules: LinkRules, prober: LinkProber, first: str, second: str) -> Probe:
-    """Cut the link from the first to the second, and restore it. Raises BackendError."""
-    link, back = (first, second), (second, first)
-    seen = []
-    for cut in (False, True, False):
-        await (rules.cut if cut else rules.restore)([link])
-        there = await prober.passes(link, SILENCE_S if cut else TIMEOUT_S, as_answer=False)
-        seen.append((there, await prober.passes(back, TIMEOUT_S, as_answer=True)))
-    if seen == [(True, True), (False, True), (True, True)]:
-        return Probe(possible=True)
-    return Probe(possible=False, reason=f"cutting {first}->{second} shows wrong effects: {seen}")

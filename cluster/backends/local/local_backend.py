@@ -23,21 +23,15 @@ from cluster.backends.local.shaping import LocalShaping
 from cluster.backends.localhost import write_files
 from cluster.backends.machine.clocks import library
 from cluster.backends.machine.equip import equip, local_machines
-from cluster.backends.processes.lifecycle import Incarnation, ProcessBackend
-from cluster.backends.processes.probe import (
-    PROBE_OUTPUT,
-    SILENCE_S,
-    SLEEP,
-    TIMEOUT_S,
-    probe_process,
-)
+from cluster.backends.processes.lifecycle import ProcessBackend
+from cluster.backends.processes.probe import PROBE_OUTPUT, probe_place
 from cluster.backends.processes.records import (
     LocalProcess,
     RecordedProcess,
     labels,
     record_process,
 )
-from cluster.backends.terms import ONE_NODE, Need
+from cluster.backends.terms import Need
 from cluster.node.ports import Endpoint
 from cluster.node.security.connecting import PLAINTEXT
 from cluster.systems.base import Listener, Placement, System
@@ -79,31 +73,12 @@ class LocalBackend(ProcessBackend):
         self._abilities = equip(self, local_machines(self), needs, abilities, library())
 
     async def probe(self, ability: Ability) -> Probe:
-        """Try it with a process beside the nodes, or with the link from the first to the second."""
-        try:
-            if ability is Ability.LINKS:
-                return await self._probe_links()
-            folder, sleep = self.node_folder(self.nodes[0]), (sys.executable, *SLEEP)
-            process = await LocalProcess.start(
-                sleep, folder, labels(self.run_id), folder / PROBE_OUTPUT
-            )
-            signals = ability is Ability.SIGNALS
-            return await probe_process(Incarnation(process), signals=signals)
-        except (OSError, BackendError) as error:
-            return Probe(possible=False, reason=str(error))
+        return await probe_place(self, ability)
 
-    async def _probe_links(self) -> Probe:
-        if len(self.nodes) < 2:
-            return ONE_NODE
-        link = (self.nodes[0], self.nodes[1])
-        before = await self.measure_link(link, TIMEOUT_S)
-        await self.cut_links([link])
-        during = await self.measure_link(link, SILENCE_S)
-        await self.restore_links([link])
-        after = await self.measure_link(link, TIMEOUT_S)
-        if before.works and during.silent and after.works:
-            return Probe(possible=True)
-        return Probe(possible=False, reason=f"a link proxy misbehaves: {before}, {during}, {after}")
+    async def start_beside(self, node: str, arguments: Sequence[str]) -> StartedProcess:
+        """See `cluster.backends.processes.probe.Place`."""
+        folder, command = self.node_folder(node), (sys.executable, *arguments)
+        return await LocalProcess.start(command, folder, labels(self.run_id), folder / PROBE_OUTPUT)
 
     async def cut_links(self, links: Iterable[Link]) -> None:
         self._proxies.cut(links)
