@@ -1,13 +1,18 @@
-"""`look CODE SSH_CONNECTION`: report what a host has; `make ...`: make a run's folder there.
+"""`look CODE SSH_CONNECTION`: report what a host has; `unpack` and `make`: bring what it lacks.
 
-Sent as source to a Python that may be too old for nodes, which is then what it reports. `make
-WORKDIR FOLDER CODE RUN GRACE_S PYTHON` writes its stdin to PYTHON, and runs the host's agent by it.
+Sent as source to a Python that may be too old for nodes, which is then what it reports. `unpack
+CODE` unpacks a bundle from its stdin. `make WORKDIR FOLDER CODE RUN GRACE_S PYTHON` makes a run's
+folder, writes its stdin to PYTHON, and runs the host's agent by it.
 """
 
+import io
 import json
 import os
 import platform
+import shutil
 import sys
+import tarfile
+import tempfile
 
 
 def look(code: str, connection: str) -> None:
@@ -23,6 +28,25 @@ def look(code: str, connection: str) -> None:
         "machine": [boot_id, os.readlink("/proc/self/ns/net")],
     }
     print(json.dumps(found))
+
+
+def unpack(code: str) -> None:
+    """Unpack beside and rename: a folder that is found is complete."""
+    os.makedirs(os.path.dirname(code), mode=0o700, exist_ok=True)
+    place = tempfile.mkdtemp(dir=os.path.dirname(code))
+    with tarfile.open(fileobj=io.BytesIO(sys.stdin.buffer.read())) as archive:
+        if hasattr(tarfile, "data_filter"):
+            archive.extractall(place, filter="data")
+        else:
+            archive.extractall(place)  # before filters; we alone wrote it
+    with open(os.path.join(place, ".complete"), "w"):
+        pass
+    try:
+        os.rename(place, code)
+    except OSError:
+        shutil.rmtree(place)
+        if not os.path.exists(os.path.join(code, ".complete")):
+            raise
 
 
 def make(workdir: str, folder: str, code: str, run: str, grace_s: str, python: str) -> None:
@@ -50,4 +74,4 @@ def own_folder(path: str) -> None:
 
 
 if __name__ == "__main__":
-    (make if sys.argv[1] == "make" else look)(*sys.argv[2:])
+    globals()[sys.argv[1]](*sys.argv[2:])

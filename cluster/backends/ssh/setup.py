@@ -10,13 +10,12 @@ from typing import Any
 import paramiko
 
 from cluster.backends.agent import cleaning
-from cluster.backends.ssh import bundle, preflight, unpack
+from cluster.backends.ssh import bundle, preflight
 from cluster.backends.ssh.connection import execute
 from cluster.backends.ssh.inventory import HostEntry
 from cluster.backends.terms import BackendError
 
 PREFLIGHT = Path(preflight.__file__).read_text(encoding="utf-8")
-UNPACK = Path(unpack.__file__).read_text(encoding="utf-8")
 CLEANING = Path(cleaning.__file__).read_text(encoding="utf-8")
 
 

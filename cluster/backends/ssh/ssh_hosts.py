@@ -48,7 +48,7 @@ from cluster.backends.ssh import bundle
 from cluster.backends.ssh.connection import connect, execute
 from cluster.backends.ssh.inventory import HOSTS_FILE, HostEntry, Inventory
 from cluster.backends.ssh.session import Session
-from cluster.backends.ssh.setup import CLEANING, PREFLIGHT, UNPACK, check_host
+from cluster.backends.ssh.setup import CLEANING, PREFLIGHT, check_host
 from cluster.values import valueclass
 
 INTERPRETER = "kraftprobe-python"
@@ -274,7 +274,8 @@ class SshProvider:
         self._refuse_shared(node, found["machine"])
         code = PurePosixPath(entry.workdir, "bundles", bundle.digest())
         if not found["bundle"]:
-            _run_checked(client, _python(entry, "-c", UNPACK, str(code)), label, bundle.archive())
+            unpacks = _python(entry, "-c", PREFLIGHT, "unpack", str(code))
+            _run_checked(client, unpacks, label, bundle.archive())
         folder = self._folder(entry)
         path, python = shlex.quote(str(folder / "code")), str(folder / "bin" / INTERPRETER)
         wrapper = f'#!/bin/sh\nPYTHONPATH={path} exec {entry.python} "$@"\n'
