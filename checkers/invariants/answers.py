@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.fold import Broken, Invariant
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Fields
 
@@ -29,12 +29,7 @@ _BUFFER_BYTES_MIN: Final = 1 << 20
 """Of each thread of the cleaner, which has one unless it is given another number."""
 
 
-class _OfAnswers(Invariant):
-    unstored = "no trace holds what a node answers"
-    order = Order.NONE
-
-
-class TopicsKnown(_OfAnswers):
+class TopicsKnown(Invariant):
     """A controller denies no topic that is in its state from the request to the answer.
 
     The topic is the same by its id: one that is deleted meanwhile may be there anew.
@@ -53,7 +48,7 @@ class TopicsKnown(_OfAnswers):
         )
 
 
-class FeatureKept(_OfAnswers):
+class FeatureKept(Invariant):
     """A level of a feature that a controller says is finalized is in its metadata."""
 
     name = "feature-kept"
@@ -70,7 +65,7 @@ class FeatureKept(_OfAnswers):
         )
 
 
-class ResizesJudged(_OfAnswers):
+class ResizesJudged(Invariant):
     """A broker takes another size of a part of it where it can, and nowhere else.
 
     Of a pool of threads at least half of what it was started with, and at most twice as many; of
@@ -94,7 +89,7 @@ class ResizesJudged(_OfAnswers):
         return None
 
 
-class BatchesTaken(_OfAnswers):
+class BatchesTaken(Invariant):
     """A leader takes a right batch, however it is compressed, or says what else is in its way."""
 
     name = "batches-taken"
@@ -107,7 +102,7 @@ class BatchesTaken(_OfAnswers):
         return Broken(f"{node} answers {error} to a right batch of {fields['partition']}")
 
 
-class ClusterDescribed(_OfAnswers):
+class ClusterDescribed(Invariant):
     """DescribeCluster shows the brokers, or the controllers, that the node knows, and no others.
 
     As controller it names a broker that it shows, and so does Metadata: clients find the controller
@@ -141,7 +136,7 @@ class ClusterDescribed(_OfAnswers):
         )
 
 
-class ProducerIdsOnce(_OfAnswers):
+class ProducerIdsOnce(Invariant):
     """No two producers get one id, whichever brokers give it.
 
     A leader would take what one of them sends for a retry of the other, and drop it.

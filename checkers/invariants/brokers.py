@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
-from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.fold import Broken, Invariant
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Fields
 
-_UNSTORED = "no trace holds a node's metadata image"
 _REMEMBERED_MAX = 5_000
 """Offsets whose content is remembered, the newest; nodes do not lag behind by more for long."""
 
@@ -65,11 +64,7 @@ class Image:
     """Topics that were deleted since, and have configurations still."""
 
 
-class _OfImages(Invariant):
-    unstored = _UNSTORED
-
-
-class ValidBrokers(_OfImages):
+class ValidBrokers(Invariant):
     """Brokers and partitions are consistent in every committed state.
 
     After ValidControllerState and ValidControllerIsrAndElr of KIP-966's specification, and Kafka's
@@ -78,7 +73,6 @@ class ValidBrokers(_OfImages):
 
     name = "valid-brokers"
     source = "KIP-966's TLA+ specification"
-    order = Order.NONE
 
     def on_image(self, node: str, fields: Fields) -> Broken | None:
         """Judge the partitions that changed, or whose brokers did."""
@@ -94,12 +88,11 @@ class ValidBrokers(_OfImages):
         return None
 
 
-class ImageAgreement(_OfImages):
+class ImageAgreement(Invariant):
     """An image is the replay of a prefix of the log, whichever node's it is."""
 
     name = "image-agreement"
     source = "KIP-630: a snapshot is the replay of a prefix of the log"
-    order = Order.NONE
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
@@ -117,12 +110,11 @@ class ImageAgreement(_OfImages):
         return Broken(explanation, (other, node))
 
 
-class BrokerView(_OfImages):
+class BrokerView(Invariant):
     """The state published to a broker, on which it acts, is that of its image."""
 
     name = "broker-view"
     source = "Kafka's MetadataPublisher"
-    order = Order.NONE
 
     def on_image(self, node: str, fields: Fields) -> Broken | None:
         """Judge the difference, where the states were compared."""
@@ -132,7 +124,7 @@ class BrokerView(_OfImages):
         return Broken(f"{node} at offset {image.offset}: {image.view_difference}")
 
 
-class _OfNewestImages(_OfImages):
+class _OfNewestImages(Invariant):
     """Follows the newest image that any node has."""
 
     def __init__(self, quorum: Quorum) -> None:
@@ -203,8 +195,6 @@ class PublishedNew(Invariant):
 
     name = "published-new"
     source = "KIP-630, MetadataLoader; KAFKA-14857"
-    order = Order.NONE
-    unstored = "no trace holds what a node publishes"
 
     def on_published(self, node: str, fields: Fields) -> Broken | None:
         offset, heard = fields["offset"], fields["high_watermark"]
@@ -225,8 +215,6 @@ class PartitionsFound(Invariant):
 
     name = "partitions-found"
     source = "BrokersToIsrs.java"
-    order = Order.NONE
-    unstored = _UNSTORED
 
     def on_partitions_found(self, node: str, fields: Fields) -> Broken | None:
         found, having = fields["found"], fields["having"]
@@ -255,8 +243,6 @@ class BootstrapFirst(Invariant):
 
     name = "bootstrap-first"
     source = "KIP-868, recordsForEmptyLog; KAFKA-20839"
-    order = Order.NONE
-    unstored = _UNSTORED
 
     def on_controller_image(self, node: str, fields: Fields) -> Broken | None:
         claimed, offset = fields["claimed"], fields["offset"]

@@ -110,13 +110,12 @@ class PreElected(Invariant):
 
     Else a server that others reach, and that does not reach its leader, deposes one leader after
     the other. What was granted in an epoch stays granted: a candidate that is restarted needs no
-    new ones.
+    new ones. Asked live alone: voters of before KIP-996 have no PreVote, and no trace says so.
     """
 
     name = "pre-elected"
     source = "KIP-996"
     reads = frozenset({"start", "voters", "vote", "state", "state.at-once"})
-    unstored = "voters of before KIP-996 have no PreVote, and no trace says so"
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)

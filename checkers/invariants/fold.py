@@ -61,7 +61,7 @@ class Invariant:
     """Whether it judges a node by that node's own events alone: then it can judge some nodes where
     others trace less."""
     unstored: ClassVar[str] = ""
-    """Why it cannot be judged from stored traces; empty where it can."""
+    """Of those that a stored run is judged by (`watcher.INVARIANTS`): why not by this one."""
 
     def __init__(self, quorum: Quorum) -> None:
         self.quorum = quorum

@@ -18,8 +18,6 @@ from checkers.invariants.sight import Fields
 from checkers.nodes import leader_age
 from checkers.nodes.leader_age import Term
 
-_UNSTORED = "no trace holds the messages that a node received"
-
 _SILENCE = 0.25
 """Share of a time-out: who shows nothing for longer may have been stopped meanwhile."""
 
@@ -39,7 +37,6 @@ class LedAlone(Invariant):
     name = leader_age.NAME
     source = "KIP-595, check quorum; KAFKA-15489"
     reads = frozenset({"start", "start.check_quorum_timeout_ms", "voters", "state", "append"})
-    unstored = _UNSTORED
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
@@ -103,7 +100,6 @@ class LeavesLeader(Invariant):
     name = "leaves-leader"
     source = "KIP-595, controller.quorum.fetch.timeout.ms"
     reads = frozenset({"start", "start.check_quorum_timeout_ms", "voters", "state", "fetch"})
-    unstored = _UNSTORED
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
@@ -168,7 +164,6 @@ class Succession(Invariant):
     name = "succession"
     source = "Raft 5.1, terms; KIP-595, BeginQuorumEpoch"
     reads = frozenset({"state"})
-    unstored = _UNSTORED
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
@@ -239,7 +234,6 @@ class ResignedEarly(Invariant):
     name = "resigned-early"
     source = "KIP-595, check quorum; KAFKA-16144"
     reads = frozenset({"start", "start.check_quorum_timeout_ms", "voters", "state"})
-    unstored = _UNSTORED
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
@@ -293,7 +287,6 @@ class ReadByMajority(Invariant):
     name = "read-by-majority"
     source = "Raft 8, read-only operations"
     reads = frozenset({"state", "voters", "read"})
-    unstored = "no trace holds which voters confirmed a read"
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.fold import Broken, Invariant
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 
@@ -29,12 +29,7 @@ _COMMITTED: Final = -1
 """The offset that a DeleteRecords names for the high watermark."""
 
 
-class _OfPartitions(Invariant):
-    unstored = "no trace holds what brokers know of replicas"
-    order = Order.NONE
-
-
-class NewestChanged(_OfPartitions):
+class NewestChanged(Invariant):
     """An ISR is changed by a request that knows the newest partition epoch, and by no other."""
 
     name = "newest-changed"
@@ -49,7 +44,7 @@ class NewestChanged(_OfPartitions):
         )
 
 
-class HeldCommitted(_OfPartitions):
+class HeldCommitted(Invariant):
     """What the ISR holds is committed at once: an ISR that has shrunk waits for nobody else."""
 
     name = "held-committed"
@@ -64,7 +59,7 @@ class HeldCommitted(_OfPartitions):
         )
 
 
-class FetchAnswered(_OfPartitions):
+class FetchAnswered(Invariant):
     """No Fetch of a follower waits when its leader has more, or has committed more, than it knows.
 
     The high watermark that a Fetch names is what the follower made of the last answer. In the
@@ -94,7 +89,7 @@ class FetchAnswered(_OfPartitions):
         )
 
 
-class CaughtUpFirst(_OfPartitions):
+class CaughtUpFirst(Invariant):
     """A broker opens its logs once its metadata contain its own registration.
 
     By older ones it would delete the logs of topics that were created since.
@@ -112,7 +107,7 @@ class CaughtUpFirst(_OfPartitions):
         )
 
 
-class MarkRemoved(_OfPartitions):
+class MarkRemoved(Invariant):
     """No log directory is in use that has the mark of a clean shutdown: a crash would pass for one.
 
     Its logs would be taken as they are, however their ends are torn.
@@ -127,7 +122,7 @@ class MarkRemoved(_OfPartitions):
         )
 
 
-class RememberedInLog(_OfPartitions):
+class RememberedInLog(Invariant):
     """What a replica remembers of producers is in its log: the rest is no duplicate.
 
     And so is what it calls committed, whatever its leader has.
@@ -146,7 +141,7 @@ class RememberedInLog(_OfPartitions):
         return None
 
 
-class OwnTopic(_OfPartitions):
+class OwnTopic(Invariant):
     """A replica's log is of its topic, and of no earlier topic of the same name."""
 
     name = "own-topic"
@@ -161,7 +156,7 @@ class OwnTopic(_OfPartitions):
         )
 
 
-class DeletesAsked(_OfPartitions):
+class DeletesAsked(Invariant):
     """A leader deletes the records that it is asked to, up to its high watermark, and no others.
 
     It answers once its own log and those of all replicas that are alive begin there or later.
@@ -186,7 +181,7 @@ class DeletesAsked(_OfPartitions):
         return None
 
 
-class Sequences(_OfPartitions):
+class Sequences(Invariant):
     """A producer's batches follow one another in a log, and those remembered are not refused.
 
     Of a producer that a log does not know any sequence is taken; from there on the next one alone.

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.fold import Broken, Invariant
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields, node_name
 
@@ -78,12 +78,7 @@ class Proposal:
     """Member that is to come in -> up to where it fetched in this leader epoch; -1: it did not."""
 
 
-class _OfReplicas(Invariant):
-    unstored = "no trace holds high watermarks, and what a leader knows of its followers"
-    order = Order.NONE
-
-
-class HeldInSync(_OfReplicas):
+class HeldInSync(Invariant):
     """All members of the ISR hold what their leader calls committed.
 
     Where the leader does not know yet that one of them is a member, too: it asked for it.
@@ -109,7 +104,7 @@ class HeldInSync(_OfReplicas):
         return None
 
 
-class EnoughInSync(_OfReplicas):
+class EnoughInSync(Invariant):
     """Nothing is committed while the ISR is below min.insync.replicas, whatever the acks.
 
     A replica may leave an ISR that is so small and remain electable, as nothing that it lacks is
@@ -143,7 +138,7 @@ class EnoughInSync(_OfReplicas):
         )
 
 
-class LagAllowed(_OfReplicas):
+class LagAllowed(Invariant):
     """No replica is taken out of the ISR that had all its leader had, not long ago.
 
     By the leader's clock, from when a Fetch at the end of its log arrived, in the same leader epoch
@@ -167,7 +162,7 @@ class LagAllowed(_OfReplicas):
         return None
 
 
-class JoinsInEpoch(_OfReplicas):
+class JoinsInEpoch(Invariant):
     """A replica comes into the ISR once its log reaches the start of its leader's epoch.
 
     A new leader may know of less that is committed than there is: one that has just that may lack
@@ -190,7 +185,7 @@ class JoinsInEpoch(_OfReplicas):
         return None
 
 
-class ChangeAwaited(_OfReplicas):
+class ChangeAwaited(Invariant):
     """A leader waits for a change of its ISR until it is answered, or the metadata have another.
 
     The controller may have made it: whom it took in is waited for from when the leader asked. What
@@ -211,7 +206,7 @@ class ChangeAwaited(_OfReplicas):
         )
 
 
-class CountedByFetch(_OfReplicas):
+class CountedByFetch(Invariant):
     """A leader counts for a follower what that fetched from in this leadership, and agreed to.
 
     What it had when the leader led before, or what it has of a log that diverges, is not what the
@@ -232,7 +227,7 @@ class CountedByFetch(_OfReplicas):
         )
 
 
-class OwnEpochKnown(_OfReplicas):
+class OwnEpochKnown(Invariant):
     """The log of a leader knows the leader's epoch: else it says of no follower where logs part."""
 
     name = "own-epoch-known"

@@ -8,7 +8,7 @@ record, by the clock of its host, and how large the log is without it.
 
 from __future__ import annotations
 
-from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.fold import Broken, Invariant
 from checkers.invariants.sight import Fields
 from checkers.invariants.upkeep import SLACK_MS
 
@@ -20,8 +20,6 @@ class RetentionKept(Invariant):
     """
 
     name = "retention-kept"
-    order = Order.NONE
-    unstored = "no trace holds when segments are deleted"
     source = "retention.bytes, retention.ms; UnifiedLog, deleteOldSegments"
 
     def on_segment_deleted(self, node: str, fields: Fields) -> Broken | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.fold import Broken, Invariant
 from checkers.invariants.sight import Fields
 
 Session = tuple[int, int]
@@ -33,13 +33,7 @@ class Registered:
     """Partitions of whose ELR it is, as `topic-index`."""
 
 
-class _OfSessions(Invariant):
-    source = "KIP-631, broker.session.timeout.ms"
-    order = Order.NONE
-    unstored = "no trace holds which requests of brokers a controller received"
-
-
-class FencedSilent(_OfSessions):
+class FencedSilent(Invariant):
     """A broker is fenced when it asks for that, or was silent for as long as its session.
 
     A controller that has just claimed has heard of nobody, and gives each unfenced broker a
@@ -59,7 +53,7 @@ class FencedSilent(_OfSessions):
         )
 
 
-class SilentFenced(_OfSessions):
+class SilentFenced(Invariant):
     """A broker that is silent is fenced: twice its session is more than enough.
 
     The controller looks four times in a session. Judged while its clock keeps its rate, and half a
@@ -76,10 +70,11 @@ class SilentFenced(_OfSessions):
         )
 
 
-class OneIncarnation(_OfSessions):
+class OneIncarnation(Invariant):
     """No second incarnation of a broker is registered before the session of the first has ended."""
 
     name = "one-incarnation"
+    source = "KIP-631, broker.session.timeout.ms"
 
     def on_broker_registered(self, node: str, fields: Fields) -> Broken | None:
         seen: Registered = fields["registered"]
@@ -92,7 +87,7 @@ class OneIncarnation(_OfSessions):
         )
 
 
-class UncleanIneligible(_OfSessions):
+class UncleanIneligible(Invariant):
     """A broker that ended uncleanly is no eligible leader: it may lack what it had not flushed."""
 
     name = "unclean-ineligible"
@@ -108,7 +103,7 @@ class UncleanIneligible(_OfSessions):
         )
 
 
-class ReleasedInTime(_OfSessions):
+class ReleasedInTime(Invariant):
     """A broker that shuts down may end once every active broker knows that it leads nothing."""
 
     name = "released-in-time"

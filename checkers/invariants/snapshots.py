@@ -102,8 +102,6 @@ class SnapshotMade(Invariant):
 
     name = "snapshot-made"
     source = "KIP-630"
-    order = Order.NONE
-    unstored = "no trace holds what is due"
 
     def on_snapshot_due(self, node: str, fields: Fields) -> Broken | None:
         """Judge for how many commits a snapshot has been due, and none was begun."""

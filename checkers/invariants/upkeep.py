@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.fold import Broken, Invariant
 from checkers.invariants.sight import Fields
 
 CHECKPOINT_MS: Final = 5_000.0
@@ -23,12 +23,7 @@ SLACK_MS: Final = 1_000.0
 """What is due may wait for so long: for a node that was stopped, or for its disk."""
 
 
-class _OfUpkeep(Invariant):
-    unstored = "no trace holds what a node keeps on its disk"
-    order = Order.NONE
-
-
-class MarkCheckpointed(_OfUpkeep):
+class MarkCheckpointed(Invariant):
     """A high watermark is in its checkpoint two of the intervals later at the most.
 
     A broker that starts takes what is there for committed, and tells consumers no more.
@@ -47,7 +42,7 @@ class MarkCheckpointed(_OfUpkeep):
         )
 
 
-class SnapshotsCleaned(_OfUpkeep):
+class SnapshotsCleaned(Invariant):
     """An old snapshot goes, and the log below the next one, when both are larger than is kept.
 
     So do the files of snapshots that were not finished, at the next start, those of downloads that
@@ -71,7 +66,7 @@ class SnapshotsCleaned(_OfUpkeep):
         return Broken(f"{node} keeps {fields['path']}, which it neither writes nor will remove")
 
 
-class MoveKept(_OfUpkeep):
+class MoveKept(Invariant):
     """A replica that begins to move to another log directory has a folder there.
 
     By that folder a broker that starts finds the move again. One that a crash left with two logs of
@@ -95,7 +90,7 @@ class MoveKept(_OfUpkeep):
         )
 
 
-class AnsweredInTime(_OfUpkeep):
+class AnsweredInTime(Invariant):
     """A request that says for how long it may wait is answered by then, with what there is.
 
     Fetch, Produce and DeleteRecords wait for other brokers, and for nothing else: whatever becomes
@@ -104,7 +99,6 @@ class AnsweredInTime(_OfUpkeep):
 
     name = "answered-in-time"
     source = "DelayedOperation.java; fetch.max.wait.ms, timeout.ms"
-    unstored = "no trace holds which requests wait"
 
     def on_request_late(self, node: str, fields: Fields) -> Broken | None:
         for_ms, waits_ms = fields["for_ms"], fields["waits_ms"]
@@ -116,7 +110,7 @@ class AnsweredInTime(_OfUpkeep):
         )
 
 
-class BatchesIndexed(_OfUpkeep):
+class BatchesIndexed(Invariant):
     """An entry that a broker adds to an offset index points at the batch whose end it names.
 
     By one that does not a read begins elsewhere. A file of an index is a hint, which a crash or

@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping
 
 from checkers.invariants.electorate import ANY, difference, voters_of
-from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.fold import Broken, Invariant
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 
@@ -101,13 +101,12 @@ class VotersKnown(Invariant):
 
     Its log has their record, or the snapshot that it began with has them: a snapshot without voters
     would leave it with those that are configured. With the end of its log the voters go whose
-    record was there.
+    record was there. Asked live alone: other systems trace voters after what is committed.
     """
 
     name = "voters-known"
     source = "KIP-853, snapshots; Ongaro's thesis, 4.1"
     reads = frozenset({"voters", "voter-change", "hw", "truncate-fully", "state.at-once"})
-    unstored = "traces of other systems show voters after what is committed"
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
@@ -165,7 +164,6 @@ class NewVoterHoldsLog(Invariant):
     name = "new-voter-holds-log"
     source = "KIP-853, AddRaftVoter"
     reads = frozenset({"voters", "epoch-start", "append", "voter-change"})
-    unstored = "traces do not say what one node held as another one acted"
 
     def on_voter_change(self, node: str, fields: Fields) -> Broken | None:
         before, epoch = self.quorum.electorate.members(node).directories, fields["epoch"]
@@ -226,8 +224,6 @@ class Described(Invariant):
 
     name = "described"
     source = "KIP-595, DescribeQuorum; KIP-836"
-    order = Order.NONE
-    unstored = "no trace holds what a leader answers"
 
     def on_description(self, node: str, fields: Fields) -> Broken | None:
         """Judge an answer, as it is made."""

@@ -8,7 +8,7 @@ from checkers.invariants.electorate import ANY
 from checkers.invariants.sight import Election
 from checkers.invariants.snapshots import SnapshotMade
 from checkers.invariants.voters import CommittedVoters, Described, NewVoterHoldsLog, VotersKnown
-from checkers.invariants.watcher import INVARIANTS, LIVE, Watcher
+from checkers.invariants.watcher import INVARIANTS, Watcher
 from tests.checkers.invariants.watching import broken_by
 
 VOTERS = {"1": "a", "2": "b", "3": "c"}
@@ -282,10 +282,9 @@ def test_every_invariant_has_a_case():
     assert sorted(invariant.name for invariant in INVARIANTS) == sorted({*CASES, *SEEN_CASES})
 
 
-def test_every_invariant_stands_in_the_table_and_those_of_simulated_worlds_alone_say_why():
+def test_every_invariant_stands_in_the_table():
     document = str(checkers.invariants.__doc__)
     assert [kind.name for kind in INVARIANTS if f"| {kind.name} |" not in document] == []
-    assert [kind.name for kind in set(LIVE) - set(INVARIANTS) if not kind.unstored] == []
 
 
 def test_a_second_leader_that_a_message_names_is_one_whether_it_is_believed_or_not():
