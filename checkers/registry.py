@@ -9,39 +9,9 @@ here. A check has a scope that says what it is given and how it may run in paral
 
 `run_check` runs one in this process; where the checker itself dies, that is UNKNOWN.
 
-| name | scope | options |
-|---|---|---|
-| `linearizable` | key | `model`, which is required, `initial`, `algorithm`, limits, filters |
-| `sessions` | key | `guarantees` (all four by default), `per_node`, `model`, `functions` |
-| `growth` | key | `model`, which is required: list-append, counter or broker |
-| `bank` | key | `accounts`, `total_amount`, `negative_balances` |
-| `long-fork` | key | `initial` |
-| `set-full` | key | `linearizable` |
-| `total-queue` | key | `drained`, `exactly_once` |
-| `transactions` | run | `model`: list-append or rw-register; `consistency`, `wfr_keys`, \
-  `sequential_keys`, `linearizable_keys`, `transaction_order` |
-| `atomic-appends` | run | `open_ms` |
-| `groups` | run | `protocol`: classic or consumer (KIP-848) |
-| `durability` | evidence | `workload` (required), `config_prefix`, `nodes`, and those two filters |
-| `log-agreement` | evidence | |
-| `snapshots` | evidence | |
-| `records` | evidence | `workload` of the operations; `traced` as of `invariants`; `nodes`; \
-  `timeout_ms` of clients; `one_clock`: whether nodes read the harness's |
-| `voter-changes` | evidence | |
-| `upgrade` | evidence | `steps`: how many of the faults `upgrade` and `finalize` the \
-  plan has; `session_ms` of brokers |
-| `isr` | evidence | |
-| `invariants` | evidence | `traced`: the events that traces of the system hold; all by default; \
-  `files`: whether nodes leave logs and files (they do) |
-| `log` | run | `acks` ("all" by default), `idempotence`, `retries` |
-| `replica-logs` | evidence | `acks` ("all" by default) |
-| `monitor` | run | |
-| `answers` | run | |
-| `exercised` | run | `expectations`: the plan's; `skipped`: faults left out as impossible |
-| `statistics` | run | |
-
-Unknown limits (None) mean the defaults of `linearizability.linearizable`. Its filters are
-`evidence`, `functions` and `refusals` (see `judged_operations`).
+`_OWN` lists them with the options of each, which its module explains. Unknown limits
+(None) mean the defaults of `linearizability.linearizable`; its filters are `evidence`, `functions`
+and `refusals` (see `judged_operations`).
 """
 
 from __future__ import annotations

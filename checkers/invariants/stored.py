@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.evidence import Evidence, TraceEvent
@@ -164,59 +165,53 @@ def _only_there(only: Mapping[str, Collection[str]]) -> str:
     return f", {len(only)} of them of {', '.join(nodes)} only" if only else ""
 
 
+@dataclass(eq=False)
 class _Judged:
     """Feeds one run to the invariants, and sorts what they find into anomalies and doubts."""
 
-    def __init__(
-        self,
-        evidence: Evidence,
-        audit: LogAudit,
-        holes: Collection[str],
-        damaged: Collection[str],
-        cancelled: Cancelled,
-        kinds: Mapping[str, type[Invariant]],
-        only: Mapping[str, Collection[str]],
-    ) -> None:
-        """`only`: the nodes that an invariant judges, where these are not all."""
-        self.anomalies: list[Anomaly] = []
-        self.doubts: list[Anomaly] = []
-        self.seen: Counter[tuple[str, str, bool]] = Counter()
-        """How often each (node, invariant) was found broken (True), or in doubt."""
-        self.events = 0
-        self.timed = one_clock(evidence.traces)
-        self.watcher = Watcher(on_violation=self._report, among=tuple(kinds.values()))
-        self._evidence = evidence
-        self._audit = audit
-        self._holes = holes
-        self._damaged = damaged
-        self._only = only
-        self._cancelled = cancelled
-        self._event: TraceEvent | None = None
-        """The event that is being judged; None: what was left when the run was over."""
-        self._node = ""
+    evidence: Evidence
+    audit: LogAudit
+    holes: Collection[str]
+    damaged: Collection[str]
+    cancelled: Cancelled
+    kinds: Mapping[str, type[Invariant]]
+    only: Mapping[str, Collection[str]]
+    """The nodes that an invariant judges, where these are not all."""
+    anomalies: list[Anomaly] = field(default_factory=list)
+    doubts: list[Anomaly] = field(default_factory=list)
+    seen: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
+    """How often each (node, invariant) was found broken (True), or in doubt."""
+    events: int = 0
+    event: TraceEvent | None = None
+    """The one that is being judged; None: what was left when the run was over."""
+    node: str = ""
+
+    def __post_init__(self) -> None:
+        self.timed = one_clock(self.evidence.traces)
+        self.watcher = Watcher(on_violation=self._report, among=tuple(self.kinds.values()))
 
     def judge(self) -> None:
         """Judge everything."""
-        evidence = self._evidence
+        evidence = self.evidence
         merge = by_clock if self.timed else by_causes
-        merge(evidence.traces, evidence.nodes, self.watcher, self._take, self._holes)
-        self._event = None
+        merge(evidence.traces, evidence.nodes, self.watcher, self._take, self.holes)
+        self.event = None
         for node, event, fields in self._left_behind():
             self._feed(node, event, fields)
 
     def _take(self, event: TraceEvent) -> None:
         self.events += 1
-        self._event = event
+        self.event = event
         self._feed(event.node, event.event, event.fields)
 
     def _feed(self, node: str, event: str, fields: Fields) -> None:
-        self._node = node
-        if not (self.events % _CANCELLED_EVERY == 0 and self._cancelled()):
+        self.node = node
+        if not (self.events % _CANCELLED_EVERY == 0 and self.cancelled()):
             self.watcher.take(node, event, fields)
 
     def _left_behind(self) -> Iterator[tuple[str, str, Fields]]:
         """Yield (node, event, fields) of what the nodes' disks held when the run was over."""
-        logs, quorum = self._evidence.logs, self.watcher.quorum
+        logs, quorum = self.evidence.logs, self.watcher.quorum
         for node, log in logs.items():
             for record in log:
                 place = {"epoch": record.epoch, "offset": record.offset}
@@ -228,14 +223,14 @@ class _Judged:
                 elif record.kind == VOTERS and "voters" in record.value:
                     voters = {v["voterId"]: v["directoryId"] for v in record.value["voters"]}
                     yield node, "voters-record", {**place, "voters": voters}
-        found = self._audit(logs, {node: quorum.logs[node].kept for node in logs})
+        found = self.audit(logs, {node: quorum.logs[node].kept for node in logs})
         for node, (offset, epoch) in found.unlike.items():
             yield node, "unlike", {"offset": offset, "epoch": epoch}
         for node, (offset, epoch, crc, known_epoch, known_crc) in found.changed.items():
             batch, known = (epoch, crc), (known_epoch, known_crc)
             batches = [(offset, offset + 1, *each) for each in (batch, known)]
             yield node, "changed", dict(zip(("batch", "known"), batches, strict=True))
-        for node, state in self._evidence.quorum_states.items():
+        for node, state in self.evidence.quorum_states.items():
             election = {"epoch": state["leaderEpoch"], "leader_id": state["leaderId"]}
             voters = {"current_voters": voter_ids(state)}
             yield node, "quorum-state", {**election, "voted_id": state["votedId"], **voters}
@@ -243,7 +238,7 @@ class _Judged:
 
     def _ends(self) -> Iterator[tuple[str, str, Fields]]:
         """Yield where the nodes' logs end, whole, torn or not, and which snapshots there are."""
-        evidence = self._evidence
+        evidence = self.evidence
         for node in (node for node in evidence.logs if node in evidence.quorum_states):
             state = evidence.quorum_states[node]
             end, torn = state.get("logEndOffset"), state.get("tornTailBytes")
@@ -262,10 +257,10 @@ class _Judged:
 
     def _report(self, violation: Violation) -> None:
         """Report a violation at the present event, unless damaged storage may be its cause."""
-        kind, node, event = violation.property, self._node, self._event
-        if _JUDGED[kind] in _OF_DISKS and node in self._damaged:
+        kind, node, event = violation.property, self.node, self.event
+        if _JUDGED[kind] in _OF_DISKS and node in self.damaged:
             return
-        if node not in self._only.get(kind, (node,)):
+        if node not in self.only.get(kind, (node,)):
             return
         doubted_for = violation.unseen or self._doubted_for(_JUDGED[kind], node)
         counted = node, kind, not doubted_for
@@ -274,8 +269,8 @@ class _Judged:
             return
         explanation, place = violation.explanation, {"node": node}
         if event is not None:
-            explanation += f", at {self._evidence.when(event)}"
-            place = self._evidence.place(event)
+            explanation += f", at {self.evidence.when(event)}"
+            place = self.evidence.place(event)
         found: Anomaly = anomaly(kind, explanation, **place)
         if doubted_for:
             self.doubts.append({**found, "unseen": list(doubted_for)})
@@ -284,19 +279,19 @@ class _Judged:
 
     def _doubted_for(self, kind: type[Invariant], node: str) -> tuple[str, ...]:
         """Return the nodes whose missing events may explain a finding on a node."""
-        quorum, state = self.watcher.quorum, self._evidence.quorum_states.get(node, {})
+        quorum, state = self.watcher.quorum, self.evidence.quorum_states.get(node, {})
         if kind.order is Order.NONE:
             doubted = False
-        elif self._event is not None:
-            doubted = node in self._holes
+        elif self.event is not None:
+            doubted = node in self.holes
         elif kind is CommittedPrefix:
             ended = quorum.epochs.get(node) == state.get("leaderEpoch")
             if quorum.follows_logs:
                 ended = ended and quorum.logs[node].end == state.get("logEndOffset")
-            doubted = node in self._holes or not ended
+            doubted = node in self.holes or not ended
         elif kind in (OneVote, MonotonicEpoch, KeptState, Recovery, SnapshotsKept):
             replica = quorum.electorate.directories.get(node, ANY)
-            doubted = node in self._holes or state.get("directoryId") != replica
+            doubted = node in self.holes or state.get("directoryId") != replica
         else:
             doubted = False  # it compares records of logs
         return (node,) if doubted else ()

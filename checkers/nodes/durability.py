@@ -84,7 +84,7 @@ def validate(options: Mapping[str, Any]) -> None:
 
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
-    """Judge the final reads of all nodes; see `checkers.registry` for the options."""
+    """Judge the final reads of all nodes."""
     evidence = run.required_evidence
     evidence = replace(evidence, nodes=options.get("nodes", evidence.nodes))
     workload = str(options["workload"])

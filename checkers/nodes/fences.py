@@ -75,22 +75,17 @@ def fence_doubts(
 
 def _commit_marks(evidence: Evidence) -> list[tuple[int, int]]:
     """Return (high watermark, when it was announced in the run), in order."""
-    marks = (
-        (event.fields.get("offset"), evidence.run_ns(event))
-        for trace in evidence.traces.values()
-        for event in trace
-        if event.event == "hw"
+    return sorted(
+        (end, ns)
+        for ns, event in evidence.placed_events()
+        if event.event == "hw" and type(end := event.fields.get("offset")) is int
     )
-    return sorted((end, ns) for end, ns in marks if type(end) is int and ns is not None)
 
 
 def _moments(evidence: Evidence) -> Mapping[str, list[int]]:
     """Return when each node began or ended, and under no name when epochs began."""
     found: dict[str, list[int]] = {}
-    for node, trace in evidence.traces.items():
-        for event in trace:
-            if event.event in ("start", "fatal", "epoch-start"):
-                ns = evidence.run_ns(event)
-                of = "" if event.event == "epoch-start" else node
-                found.setdefault(of, []).extend([] if ns is None else [ns])
+    for ns, event in evidence.placed_events():
+        if event.event in ("start", "fatal", "epoch-start"):
+            found.setdefault("" if event.event == "epoch-start" else event.node, []).append(ns)
     return found

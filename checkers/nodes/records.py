@@ -48,7 +48,11 @@ _ABSENT: Final = object()
 
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
-    """Compare journal, logs and final reads; see `checkers.registry` for the options."""
+    """Compare journal, logs and final reads.
+
+    Options: `workload` of the operations; `traced` as of `invariants`; `nodes` that serve final
+    reads; `timeout_ms` of clients; `one_clock`, whether nodes read the harness's.
+    """
     evidence, workload = run.required_evidence, str(options.get("workload"))
     traced = options.get("traced")
     missing = without_log(evidence) + _reads_gone(run)
