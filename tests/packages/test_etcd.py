@@ -106,6 +106,21 @@ def test_an_answer_that_ends_with_its_member_is_no_wrong_answer(part):
     assert (done.type, done.error) == (EventType.FAIL, "IncompleteReadError")
 
 
+@pytest.mark.parametrize("part", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_a_member_that_ends_amid_its_answer_is_not_up_and_names_no_leader(part):
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(part)
+
+    async def body():
+        async with serving(answer) as context:
+            endpoint = context.endpoint("n1", "CONTROLLER")
+            is_up = await etcd.Etcd.ready(None, context.connect, {"CONTROLLER": endpoint})
+            return is_up, await etcd.ask_leader(context.connect, endpoint, 5000)
+
+    assert asyncio.run(body()) == (False, None)
+
+
 def test_what_is_not_there_is_refused_with_what_brings_it(monkeypatch):
     monkeypatch.setattr(etcd, "program", lambda: None)
     with pytest.raises(SettingError, match="kraftprobe-etcd fetch"):

@@ -18,6 +18,9 @@ def url(end):
     return f"http://{end.host}:{end.port}"
 
 
+NO_ANSWER = (EOFError, ValueError, LookupError)  # of a member that ended amid it
+
+
 class Etcd(PlainSystem):
     name = "etcd"
     stop_timeout_s = 10.0
@@ -33,6 +36,8 @@ class Etcd(PlainSystem):
         http = await Http.connect(connect, ports["CONTROLLER"])
         try:
             return "etcdserver" in await http.get("/version")
+        except NO_ANSWER:
+            return False
         finally:
             http.close()
 
@@ -89,11 +94,11 @@ async def ask_leader(connect, endpoint, bound_ms):
                 members = (await http.post("/v3/cluster/member/list", {})).get("members", [])
             finally:
                 http.close()
-    except (OSError, EOFError, ValueError, TimeoutError):
+        names = {member["ID"]: member.get("name", "") for member in members}
+        name = names.get(status.get("leader"))
+        return (int(name[1:]), int(status["raftTerm"])) if name else None
+    except (OSError, *NO_ANSWER):
         return None
-    names = {member["ID"]: member.get("name", "") for member in members}
-    name = names.get(status.get("leader"))
-    return (int(name[1:]), int(status["raftTerm"])) if name else None
 
 
 def check(request):
