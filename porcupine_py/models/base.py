@@ -92,7 +92,7 @@ class Model:
 
     def same_effect(self, operation: Operation) -> Hashable:
         """Name what an indeterminate operation would do: equal names, equal steps."""
-        return (operation.f, freeze(operation.input))
+        return (operation.f, freeze(operation.input), freeze(operation.output))
 
     def always_legal(self, operation: Operation) -> bool:
         """Return whether the operation is legal in every state."""

@@ -86,6 +86,19 @@ def test_a_window_of_a_right_log_proves_nothing(value):
         verify_window(history, model_named("log").prepare(history), Window((0, 1)))
 
 
+def test_registrations_with_two_epochs_are_not_alike_in_a_window():
+    """Open at its end are two of incarnation A: the second one explains the heartbeat."""
+    rows = [("register", "A", {"epoch": 7}), ("register", "B", {"epoch": 5})]
+    rows += [("register", "A", {"epoch": 3}), ("heartbeat", "A", {"epoch": 3, "fenced": False})]
+    history = [
+        op(i, f, (i, 3 if f == "heartbeat" else 9), input={"incarnation": who}, output=output)
+        for i, (f, who, output) in enumerate(rows)
+    ]
+    assert verdict(history, "broker") == (Status.PASS, None)
+    with pytest.raises(RefusedError, match="can be linearized"):
+        verify_window(history, model_named("broker"), Window((0, 1, 2, 3), None, 3))
+
+
 def crowd_of_strings(seed, clients=20, size=200):
     """A key that strings are put and appended to, with one get that shows what nobody wrote."""
     rnd = Random(seed)
