@@ -12,7 +12,7 @@ at what was read. Numbers are decimals, as there: 0.2 transferred to 0.1 leaves 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from porcupine_py.models.base import Model, State
 from porcupine_py.models.registers import unknown_function
 from porcupine_py.operations import INFINITY_NS, EventType, HistoryError, Operation
-from porcupine_py.values import decimal, freeze, is_list, render_decimal
+from porcupine_py.values import decimal, is_list, render_decimal
 
 
 class Accounts(Model):
@@ -66,10 +66,6 @@ class Accounts(Model):
         balances[source] = balances.get(source, 0) - amount
         balances[target] = balances.get(target, 0) + amount
         return True, frozenset((a, b) for a, b in balances.items() if b)
-
-    def same_effect(self, operation: Operation) -> Hashable:
-        """Name the accounts and the amount."""
-        return (operation.f, freeze(operation.input))
 
     def always_legal(self, operation: Operation) -> bool:
         """A transfer."""

@@ -151,7 +151,9 @@ class Model:
         return what if result == given else f"{what} -> {show(result)}"
 
     def describe_state(self, state: State) -> str:
-        """Describe for a person: a list of values, or one."""
+        """Describe for a person: a list or set of values, or one."""
+        if isinstance(state, frozenset):
+            return "{" + ", ".join(sorted(map(show, state))) + "}"
         if isinstance(state, tuple):
             return "[" + ", ".join(map(show, state)) + "]"
         return show(state)

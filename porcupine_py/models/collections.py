@@ -43,10 +43,6 @@ class GrowingSet(Model):
                 return operation
         return None
 
-    def same_effect(self, operation: Operation) -> Hashable:
-        """Name the element."""
-        return freeze(operation.input)
-
     def group(self, operation: Operation) -> Hashable | None:
         """Name the element: a set without one of its elements is a right set of the others."""
         return ("element", freeze(operation.input)) if operation.f == "add" else None
@@ -54,11 +50,6 @@ class GrowingSet(Model):
     def project(self, operation: Operation, left_out: Container[Hashable]) -> Operation:
         """Take the elements that are left out from a read."""
         return without_elements(operation, left_out) if operation.f == "read" else operation
-
-    def describe_state(self, state: State) -> str:
-        """List the elements."""
-        assert isinstance(state, frozenset)
-        return "{" + ", ".join(sorted(map(show, state))) + "}"
 
 
 def read_list(operation: Operation) -> list[Any]:

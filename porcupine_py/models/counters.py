@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from porcupine_py.models.base import Model, State
 from porcupine_py.models.registers import unknown_function
 from porcupine_py.operations import EventType, HistoryError, Operation
-from porcupine_py.values import freeze, is_list, show
+from porcupine_py.values import freeze, is_list
 
 ADDING = ("add", "increment", "decrement")
 
@@ -82,11 +82,6 @@ class UniqueIds(Model):
             raise unknown_function(self, operation)
         given = freeze(operation.output)
         return given not in state, state | {given}
-
-    def describe_state(self, state: State) -> str:
-        """List what was given out."""
-        assert isinstance(state, frozenset)
-        return "{" + ", ".join(sorted(map(show, state))) + "}"
 
     def replay(self, operations: Iterable[Operation]) -> Operation | None:
         """Say what `step` says, with one set."""
