@@ -9,11 +9,12 @@ Complexity: O(n log n).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from porcupine_py.operations import Operation
 from porcupine_py.search.outcome import Outcome, Status, Window
-from porcupine_py.values import freeze
+from porcupine_py.search.wording import title
+from porcupine_py.values import freeze, show
 
 Rung = list[Operation]
 
@@ -31,6 +32,25 @@ def inserted_once(operations: Sequence[Operation], f: str) -> dict[Hashable, Ope
         elif operation.f != "read":
             return None
     return found
+
+
+def wrong_element(
+    read: Operation,
+    elements: Sequence[Hashable],
+    inserted: Mapping[Hashable, Operation],
+    how: str,
+) -> Outcome | None:
+    """Return what is wrong with a read by itself; `how`: the word for inserting."""
+    seen = set()
+    for element in elements:
+        if element not in inserted:
+            what = f"{title(read)} shows {show(element)}, which nobody {how}"
+            return fail_outcome("phantom", what, [read])
+        if element in seen:
+            what = f"{title(read)} shows {show(element)} twice, which was {how} once"
+            return fail_outcome("repeated", what, [read, inserted[element]])
+        seen.add(element)
+    return None
 
 
 def climb(rungs: Iterable[Rung]) -> list[Operation]:

@@ -31,6 +31,7 @@ from porcupine_py.search.rules.ladder import (
     inserted_once,
     inversion,
     pass_outcome,
+    wrong_element,
 )
 from porcupine_py.search.wording import describe_inversion, title
 from porcupine_py.values import freeze, show
@@ -46,7 +47,8 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
         return None
     reads = [(o, [freeze(e) for e in read_in_order(o)]) for o in operations if o.f == "read"]
     reads.sort(key=lambda read: len(read[1]))
-    wrong = _wrong_inside(reads, appends) or _incompatible(reads, appends)
+    alone = (wrong_element(*read, appends, "appended") for read in reads)
+    wrong = next(filter(None, alone), None) or _incompatible(reads, appends)
     if wrong is not None:
         return wrong
     longest, order_read = reads[-1] if reads else (None, [])
@@ -77,23 +79,6 @@ def _placing(operation: Operation) -> Hashable:
         return freeze(operation.input)
     elements = read_in_order(operation)
     return freeze(elements[-1]) if elements else ("nothing", operation.index)
-
-
-def _wrong_inside(
-    reads: Sequence[tuple[Operation, list[Hashable]]], appends: Appends
-) -> Outcome | None:
-    """Look at each read by itself."""
-    for read, elements in reads:
-        seen = set()
-        for element in elements:
-            if element not in appends:
-                what = f"{title(read)} shows {show(element)}, which nobody appended"
-                return fail_outcome("phantom", what, [read])
-            if element in seen:
-                what = f"{title(read)} shows {show(element)} twice, which was appended once"
-                return fail_outcome("repeated", what, [read, appends[element]])
-            seen.add(element)
-    return None
 
 
 def _incompatible(

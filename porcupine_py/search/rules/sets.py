@@ -30,6 +30,7 @@ from porcupine_py.search.rules.ladder import (
     inserted_once,
     inversion,
     pass_outcome,
+    wrong_element,
 )
 from porcupine_py.search.wording import describe_inversion, title
 from porcupine_py.values import freeze, show
@@ -48,7 +49,7 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     for operation in operations:
         if operation.f == "read":
             elements = [freeze(element) for element in read_list(operation)]
-            wrong = _wrong_inside(operation, elements, adds)
+            wrong = wrong_element(operation, elements, adds, "added")
             if wrong is not None:
                 return wrong
             reads.append((operation, frozenset(elements)))
@@ -97,19 +98,6 @@ def _placing(operation: Operation, first: Operation) -> Hashable:
     without = {freeze(element) for element in read_list(first)}
     more = (freeze(element) for element in read_list(operation))
     return next(element for element in more if element not in without)
-
-
-def _wrong_inside(read: Operation, elements: Sequence[Hashable], adds: Adds) -> Outcome | None:
-    seen = set()
-    for element in elements:
-        if element not in adds:
-            what = f"{title(read)} shows {show(element)}, which nobody added"
-            return fail_outcome("phantom", what, [read])
-        if element in seen:
-            what = f"{title(read)} shows {show(element)} twice"
-            return fail_outcome("repeated", what, [read, adds[element]])
-        seen.add(element)
-    return None
 
 
 def _incomparable(reads: Sequence[Read], adds: Adds) -> Outcome | None:
