@@ -95,7 +95,7 @@ def _unique(
         judged = chains.judge(encoded, len(columns.values))
     if judged is None or judged.undecided:
         return None
-    return name, judged_outcome(judged, 0, columns, kept, model)
+    return name, judged_outcome(judged, columns, kept, model)
 
 
 def has_unique_values(encoded: Encoded, value_count: int) -> bool:
@@ -105,17 +105,12 @@ def has_unique_values(encoded: Encoded, value_count: int) -> bool:
 
 
 def judged_outcome(
-    judged: Judged, key: int, columns: Columns, kept: Sequence[Operation], model: Model
+    judged: Judged, columns: Columns, kept: Sequence[Operation], model: Model
 ) -> Outcome:
-    """Return what `chains` says of one decided key; `kept`: its relevant operations."""
-    encoded = judged.encoded
-    if key in judged.wrong:
-        return _wrong_outcome(judged, key, columns, kept, model)
-    low, high = encoded.bounds[key], encoded.bounds[key + 1]
-    mine = judged.order
-    if len(encoded.bounds) > 2:
-        mine = mine[(mine >= low) & (mine < high)]
-    indexes = tuple(columns.index[encoded.rows[mine]].tolist())
+    """Return what `chains` says of the one key, which is decided; `kept`: what is relevant."""
+    if judged.wrong:
+        return _wrong_outcome(judged, columns, kept, model)
+    indexes = tuple(columns.index[judged.encoded.rows[judged.order]].tolist())
     explanation = f"{judged.clusters} clusters, {judged.forward} forward, none in conflict"
     if judged.longest > 1:
         explanation += f"; chains of up to {judged.longest}"
@@ -144,9 +139,9 @@ _OF_STRINGS = {
 
 
 def _wrong_outcome(
-    judged: Judged, key: int, columns: Columns, kept: Sequence[Operation], model: Model
+    judged: Judged, columns: Columns, kept: Sequence[Operation], model: Model
 ) -> Outcome:
-    found = judged.wrong[key]
+    (found,) = judged.wrong.values()
     shown = set(columns.index[judged.encoded.rows[list(found.rows)]].tolist())
     kind, explanation = found.kind, _EXPLANATIONS[found.kind]
     if isinstance(model, KeyValue):
