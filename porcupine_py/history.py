@@ -61,6 +61,11 @@ class Operation(Generic[InputT_co, OutputT_co]):
     """Shown in the visualisation; not judged."""
 
 
+def answer_of(operation: Operation[InputT, OutputT]) -> Any:
+    """Return what a model is given as the output of an operation."""
+    return PENDING if operation.return_ is None else operation.output
+
+
 class EventKind(enum.Enum):
     """Whether an event begins or ends an operation."""
 

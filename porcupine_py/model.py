@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from porcupine_py.history import Event, EventKind, InputT, Operation, OutputT
+from porcupine_py.history import Event, EventKind, InputT, Operation, OutputT, answer_of
 from porcupine_py.operations import HistoryError
 from porcupine_py.states import ModelError, Rules, distinct
 
@@ -65,8 +65,8 @@ class Model(Generic[StateT, InputT, OutputT]):
     def operation_text(self, operation: Operation[InputT, OutputT]) -> str:
         """Describe an operation for a person, as `describe_operation` or the default does."""
         if self.describe_operation is not None:
-            return str(self.describe_operation(operation.input, operation.output))
-        return f"{operation.input} -> {operation.output}"
+            return str(self.describe_operation(operation.input, answer_of(operation)))
+        return f"{operation.input} -> {answer_of(operation)}"
 
     def state_text(self, state: StateT) -> str:
         """Describe a state for a person, as `describe_state` or the default does."""

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from porcupine_py.history import PENDING, Operation
 from porcupine_py.linearization import Annotation, PartInfo
 from porcupine_py.model import Model
 from porcupine_py.visualization.scale import Scale, escape
@@ -51,7 +50,7 @@ def draw_part(
     ]
     bars += [_annotation_bar(annotation) for annotation in annotations]
     lanes, heads = _lanes(bars)
-    texts = [model.operation_text(_model_view(operation)) for operation in part.operations]
+    texts = [model.operation_text(operation) for operation in part.operations]
     height = _TOP_PX + _ROW_PX * max(1, len(set(lanes)))
     pieces = [_head(row, lane) for lane, row in heads.items()]
     pieces += [
@@ -84,13 +83,6 @@ def _annotation_bar(annotation: Annotation) -> _Bar:
     row: _Row = (1, annotation.tag) if annotation.tag else (0, annotation.client_id)
     end = annotation.start if annotation.end is None else max(annotation.start, annotation.end)
     return _Bar(row, annotation.start, end, None, annotation)
-
-
-def _model_view(operation: Operation[Any, Any]) -> Operation[Any, Any]:
-    """Return the operation as the model saw it."""
-    if operation.return_ is not None:
-        return operation
-    return Operation(operation.client_id, operation.input, operation.call, PENDING, None)
 
 
 def _lanes(bars: Sequence[_Bar]) -> tuple[list[int], dict[int, _Row]]:

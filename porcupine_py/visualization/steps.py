@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from porcupine_py.history import PENDING, Operation
+from porcupine_py.history import Operation, answer_of
 from porcupine_py.linearization import PartInfo
 from porcupine_py.model import Model
 from porcupine_py.states import ModelError
@@ -54,8 +54,7 @@ class Order:
 def _step(
     model: Model[Any, Any, Any], state: Any, operation: Operation[Any, Any]
 ) -> tuple[bool, Any]:
-    output = PENDING if operation.return_ is None else operation.output
-    legal, after = model.step(state, operation.input, output)
+    legal, after = model.step(state, operation.input, answer_of(operation))
     return bool(legal), after
 
 
