@@ -16,8 +16,8 @@ FOLDER is where commands run and files are; FOLDER/agent.log holds what a daemon
 A message is two lengths (fields, payload; 4 bytes each, big-endian), a JSON object and bytes
 (`frames`). A request has `id` and `do`, the name of a verb; its answer has the same `id` and
 `error`, one line, where it was refused. Requests are done beside each other. The answer to each is
-kept until the requester says (`seen`) up to which number it needs none again, so that a request
-that is sent again after a lost connection is answered, not done again.
+kept until the requester says (`seen`) in a later request that it has come, so that a request that
+is sent again after a lost connection is answered, not done again.
 
 Verbs are the methods `do_...` of `processes` (commands, files, processes), `probes` (packets that
 measure links), `shaper` (packets that wait) and `serving` (sockets).

@@ -59,18 +59,20 @@ class Channel:
         self._reading: asyncio.Task[None] | None = None
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Message]] = {}
+        self._seen: list[int] = []
+        """Requests with answers that have come since the last request."""
 
     async def call(
         self, do: str, payload: bytes = b"", *, timeout_s: float | None = ASK_S, **fields: Any
     ) -> Message:
         number = next(self._numbers)
-        # Nothing is sent twice over a channel: no answer has to be kept for another request.
-        request = Message({**fields, "do": do, "id": number, "seen": number}, payload)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout_s):
                 writer = await self._open()
                 self._waiting[number] = answer
+                seen, self._seen = self._seen, []
+                request = Message({**fields, "do": do, "id": number, "seen": seen}, payload)
                 writer.write(frames.encode(request))
                 await writer.drain()
                 answered = await answer
@@ -118,6 +120,7 @@ class Channel:
         try:
             while True:
                 answer = await frames.read(reader)
+                self._seen.append(answer.fields["id"])
                 waiting = self._waiting.get(answer.fields["id"])
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)

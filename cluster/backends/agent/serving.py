@@ -45,9 +45,8 @@ class Agent:
             for name in dir(part)
             if name.startswith("do_")
         }
-        self._answers: dict[int, asyncio.Task[bytes]] = {}
-        self._seen = 0
-        """No answer up to this number is needed any more."""
+        self._answers: dict[int, asyncio.Task[bytes] | None] = {}
+        """To each request so far; None: it has come."""
         self.heard_s = time.monotonic()
         """When something was asked last."""
 
@@ -69,21 +68,19 @@ class Agent:
 
     def _take(self, request: Message, writer: asyncio.StreamWriter) -> None:
         """Do what is asked, unless it was asked before, and answer when it is done."""
+        self._answers.update(dict.fromkeys(request.fields["seen"]))
         number = request.fields["id"]
-        if number <= self._seen and number not in self._answers:
-            return  # answered; what a lost connection had on its way may come much later
-        self._seen = max(self._seen, request.fields["seen"])
-        for old in [known for known in self._answers if known <= self._seen]:
-            if self._answers[old].done():
-                del self._answers[old]
         if number not in self._answers:
             self._answers[number] = asyncio.ensure_future(self._answer(request))
+        answer = self._answers[number]
+        if answer is None:
+            return  # what a lost connection had on its way may come much later
 
         def send(done: asyncio.Task[bytes]) -> None:
             if not done.cancelled() and not writer.is_closing():
                 writer.write(done.result())
 
-        self._answers[number].add_done_callback(send)
+        answer.add_done_callback(send)
 
     async def _answer(self, request: Message) -> bytes:
         """Render the answer to one request."""

@@ -66,6 +66,8 @@ class Session:
         self._lock = threading.Lock()
         self._waiting: dict[int, _Request] = {}
         self._number = 0
+        self._seen: list[int] = []
+        """Requests with answers that have come since the last request."""
         self._writing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._client: paramiko.SSHClient | None = None
         self._channel: paramiko.Channel | None = None
@@ -118,7 +120,7 @@ class Session:
             if self._failure is not None:
                 raise self._failure
             self._number += 1
-            seen = min(self._waiting, default=self._number) - 1
+            seen, self._seen = self._seen, []
             request = {**fields, "do": do, "id": self._number, "seen": seen}
             message = frames.encode(Message(request, payload))
             self._waiting[self._number] = _Request(message, future)
@@ -164,6 +166,8 @@ class Session:
             self._lost_s = None
             with self._lock:
                 request = self._waiting.pop(answer.fields["id"], None)
+                if request is not None:
+                    self._seen.append(answer.fields["id"])
             if request is None or not request.future.set_running_or_notify_cancel():
                 continue
             if "error" in answer.fields:

@@ -129,7 +129,7 @@ async def test_a_request_that_is_sent_again_is_done_once_and_answered_twice(*, t
     serving_it = asyncio.ensure_future(serving.serve_socket(str(tmp_path), theirs, None))
     reader, writer = await asyncio.open_connection(sock=ours)
     command = ["sh", "-c", "echo x >> done"]
-    request = {"id": 1, "seen": 0, "do": "run", "command": command, "limit_s": 60}
+    request = {"id": 1, "seen": [], "do": "run", "command": command, "limit_s": 60}
     for _ in range(2):
         writer.write(frames.encode(Message(request)))
         assert (await frames.read(reader)).fields == {"id": 1, "exit_code": 0, "split": 0}
@@ -149,16 +149,18 @@ async def test_a_request_that_a_lost_connection_brings_late_is_not_done_again(*,
     reader, writer = await asyncio.open_connection(sock=new)
 
     async def put(number: int, content: bytes) -> None:
-        request = {"id": number, "seen": number - 1, "do": "put", "path": "file"}
+        request = {"id": number, "seen": [number - 1], "do": "put", "path": "file"}
         writer.write(frames.encode(Message(request, content)))
         await frames.read(reader)
 
     await put(1, b"first")
     await put(2, b"second")
-    lost.sendall(frames.encode(Message({"id": 1, "seen": 0, "do": "put", "path": "file"}, b"late")))
+    lost.sendall(
+        frames.encode(Message({"id": 1, "seen": [], "do": "put", "path": "file"}, b"late"))
+    )
     lost.close()
     await served[0]
-    writer.write(frames.encode(Message({"id": 3, "seen": 2, "do": "ready"})))
+    writer.write(frames.encode(Message({"id": 3, "seen": [2], "do": "ready"})))
     await frames.read(reader)
     assert (tmp_path / "file").read_bytes() == b"second"
     writer.close()
@@ -172,7 +174,7 @@ async def test_an_agent_ends_with_its_standard_input(*, tmp_path):
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(frames.encode(Message({"id": 1, "seen": 1, "do": "ready"})))
+    process.stdin.write(frames.encode(Message({"id": 1, "seen": [], "do": "ready"})))
     assert (await frames.read(process.stdout)).fields == {"id": 1}
     process.stdin.close()
     assert await process.wait() == 0

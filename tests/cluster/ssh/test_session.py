@@ -39,6 +39,7 @@ class Agent:
         self.answers = answers
         self.hangs_up = hangs_up
         self.asked = queue.SimpleQueue()
+        self.seen = []
         self.connections = 0
 
     def open_channel(self, client, _relay):
@@ -58,6 +59,9 @@ class Agent:
                     return
                 asked = frames.decode(*map(stream.read, frames.lengths(head)))
                 self.asked.put(asked.fields["do"])
+                if asked.fields["do"] == "wait":
+                    continue
+                self.seen += asked.fields["seen"]
                 answer = Message({"id": asked.fields["id"], "to": asked.fields["do"]})
                 connection.sendall(frames.encode(answer))
             while not self.hangs_up and stream.read(1):
@@ -143,3 +147,12 @@ def test_an_agent_is_asked_something_when_nobody_has_a_request(opened, monkeypat
     agent = Agent(answers=3, hangs_up=False)
     opened(agent, reconnect_s=300)
     assert [agent.asked.get(timeout=300) for _ in range(3)] == ["ready"] * 3
+
+
+def test_an_agent_keeps_no_answer_that_has_come_though_an_older_request_waits(opened):
+    agent = Agent(answers=10)
+    session = opened(agent, reconnect_s=300)
+    session._submit("wait", b"", {})
+    for _ in range(4):
+        session.call_now("state", timeout_s=300)
+    assert agent.seen == [2, 3, 4]
