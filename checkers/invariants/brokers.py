@@ -75,7 +75,6 @@ class ValidBrokers(Invariant):
     source = "KIP-966's TLA+ specification"
 
     def on_image(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the partitions that changed, or whose brokers did."""
         image: Image = fields["image"]
         for partition in image.affected.values():
             for reason in faults(partition, has_elr=image.has_elr):
@@ -117,7 +116,6 @@ class BrokerView(Invariant):
     source = "Kafka's MetadataPublisher"
 
     def on_image(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the difference, where the states were compared."""
         image: Image = fields["image"]
         if image.view_difference is None:
             return None

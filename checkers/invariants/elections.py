@@ -32,7 +32,6 @@ class ElectionSafety(Invariant):
         return self.on_state(node, fields) or self._starts(node, fields)
 
     def on_epoch_start(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the start of an epoch, by its leader."""
         return self._note_leader(node, fields["epoch"], node) or self._starts(node, fields)
 
     def on_claim(self, node: str, fields: Fields) -> Broken | None:
@@ -195,7 +194,6 @@ class StableLeadership(Invariant):
         """Nodes that have records of it since then, and since they know their voters."""
 
     def on_start(self, node: str, fields: Fields) -> None:
-        """Take up a process, which follows no leader."""
         self._follows.pop(node, None)
         self._heard.discard(node)
 

@@ -175,7 +175,6 @@ class Succession(Invariant):
         """Leading nodes with a change of voters in their term."""
 
     def on_start(self, node: str, fields: Fields) -> None:
-        """Take up a process, which does not lead."""
         self._leading.pop(node, None)
         self._later.pop(node, None)
         self._changed.discard(node)

@@ -51,7 +51,6 @@ class CommittedPrefix(Invariant):
     reads = frozenset({"hw"})
 
     def on_hw(self, node: str, fields: Fields) -> Broken | None:
-        """Compare what is announced as committed with what was, by any node."""
         offset, quorum = fields["offset"], self.quorum
         log, committed = quorum.logs[node], quorum.committed
         first, batches = quorum.announce(node, offset)
@@ -103,7 +102,6 @@ class CommittedTruncated(Invariant):
     own = True
 
     def on_truncate(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what a truncation drops."""
         return self._dropped_from(node, fields["end_offset"])
 
     def on_truncate_fully(self, node: str, fields: Fields) -> Broken | None:

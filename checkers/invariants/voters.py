@@ -122,7 +122,6 @@ class VotersKnown(Invariant):
         self._begins[node] = fields["start_offset"]
 
     def on_voter_change(self, node: str, fields: Fields) -> None:
-        """Take up a change, which its leader may commit."""
         self._changes[node] = fields["epoch"], fields["offset"]
 
     def on_hw(self, node: str, fields: Fields) -> Broken | None:
@@ -197,7 +196,6 @@ class LeadsAsVoter(Invariant):
         self._leads: set[str] = set()
 
     def on_start(self, node: str, fields: Fields) -> None:
-        """Take up a process, which does not lead."""
         self._leads.discard(node)
 
     def on_state(self, node: str, fields: Fields) -> None:
@@ -226,7 +224,6 @@ class Described(Invariant):
     source = "KIP-595, DescribeQuorum; KIP-836"
 
     def on_description(self, node: str, fields: Fields) -> Broken | None:
-        """Judge an answer, as it is made."""
         log_end = fields["log_end"]
         says = f"{node} leads, its log ends at {log_end}, and it answers DescribeQuorum"
         for name, end in fields["ends"].items():

@@ -35,7 +35,7 @@ from dataclasses import replace
 from typing import Any
 
 from checkers.evidence import Evidence, FinalRead
-from checkers.evidence.evidence_result import doubtful
+from checkers.evidence.evidence_result import evidence_result
 from checkers.evidence.final_states import (
     counter_anomaly,
     list_anomaly,
@@ -52,7 +52,6 @@ from porcupine_py.search.outcome import Cancelled, never
 NAME = "durability"
 REGISTER_RESOURCE = "broker:"
 """Registers and lists are configs of the brokers' cluster-wide default resource."""
-ANOMALIES_MAX = 50
 
 _NOT_OF_A_PREFIX = {
     "set": frozenset({"phantom", "wrong-partitions"}),
@@ -92,7 +91,9 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     operations = asked_for(run.operations, options)
     state_of = _state_reader(workload, prefix)
     rule = WORKLOADS[workload]
-    missing = [node for node in evidence.nodes if node not in evidence.final_reads]
+    read = evidence.final_reads.keys()
+    missing = [f"{node} (final read)" for node in evidence.nodes if node not in read]
+    missing += [] if evidence.nodes else ["any node"]
     finals = {node: state_of(read) for node, read in _reads(evidence)}
     found: dict[tuple[str, str], Anomaly] = {}
     for key, mine in _by_key(operations, {key for final in finals.values() for key in final}):
@@ -205,39 +206,24 @@ def _result(
     doubts: Sequence[Anomaly],
 ) -> CheckResult:
     acknowledged = sum(n for (_, kind), n in tally(operations).items() if kind is EventType.OK)
-    kinds = dict.fromkeys(sorted({str(anomaly["kind"]) for anomaly in anomalies}), 0)
-    for wrong in anomalies:
-        kinds[str(wrong["kind"])] += 1
-    status = Status.PASS
-    summary = (
-        f"{acknowledged} acknowledged operations agree with the final state of "
-        f"{', '.join(evidence.nodes)}"
+    result = evidence_result(
+        NAME,
+        anomalies,
+        missing=missing,
+        doubts=doubts,
+        cancelled=False,
+        exercised=acknowledged > 0,
+        good=f"{acknowledged} acknowledged operations agree with the final state of "
+        f"{', '.join(evidence.nodes)}",
+        looked_at=len(operations),
+        statistics={"acknowledged": acknowledged},
+        idle="no operation was acknowledged",
     )
     if anomalies:
-        status = Status.FAIL
         counted = "; ".join(
-            _describe_count(kind, anomalies, evidence.final_reads, workload) for kind in kinds
+            _describe_count(kind, anomalies, evidence.final_reads, workload)
+            for kind in result.statistics["anomalies_by_kind"]
         )
         summary = f"{counted}; first: {anomalies[0]['explanation']}"
-    elif doubts:
-        status, summary = Status.UNKNOWN, doubtful(doubts)
-    elif missing or not evidence.nodes:
-        status = Status.UNKNOWN
-        summary = f"no final read of {', '.join(missing) or 'any node'}"
-    elif not acknowledged:
-        status = Status.UNDER_EXERCISED
-        summary = "no operation was acknowledged"
-    return CheckResult(
-        NAME,
-        status,
-        summary,
-        algorithm=workload,
-        operations=len(operations),
-        anomalies=tuple((anomalies or doubts)[:ANOMALIES_MAX]),
-        statistics={
-            "acknowledged": acknowledged,
-            "anomalies_by_kind": kinds,
-            "nodes_read": [node for node, _ in _reads(evidence)],
-            "nodes_missing": list(missing),
-        },
-    )
+        result = replace(result, summary=summary)
+    return replace(result, algorithm=workload)

@@ -187,7 +187,8 @@ def test_a_node_without_final_read_is_named_and_never_passes():
         operations=[add(0, "a")], final_reads=final_reads(n1=topics("a"), n2=topics("a"))
     )
     result = run_check(CheckSpec("durability", {"workload": "set"}), run)
-    assert (result.status, result.summary) == (Status.UNKNOWN, "no final read of n3")
+    summary = "evidence is missing or malformed: n3 (final read)"
+    assert (result.status, result.summary) == (Status.UNKNOWN, summary)
 
 
 def test_without_evidence_or_acknowledgement_nothing_passes():
