@@ -235,13 +235,13 @@ ALL = (
         "M36B",
         "counts the committed ISR for the high watermark, not the maximal one",
         "durability: the controller may elect a member that the leader does not know of (KIP-497)",
-        (Partition, "_advance", _m36b_committed_isr),
+        (Partition, "advance", _m36b_committed_isr),
     ),
     mutant(
         "M36C",
         "moves the high watermark while the ISR is below min.insync.replicas",
         "committed reads: what a consumer was shown is lost with the leader (KIP-966)",
-        (Partition, "_advance", _m36c_under_min_isr),
+        (Partition, "advance", _m36c_under_min_isr),
     ),
     mutant(
         "M37",
@@ -260,7 +260,7 @@ ALL = (
         "M39B",
         "takes a majority of the replicas for enough, as if a partition were a quorum",
         "durability: a member of the ISR that lacks an acknowledged record is elected",
-        (Partition, "_advance", _m39b_majority),
+        (Partition, "advance", _m39b_majority),
     ),
     mutant(
         "M40C",

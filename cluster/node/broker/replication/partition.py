@@ -241,7 +241,7 @@ class Partition:
             for follower in self.followers.values():
                 in_sync = follower.broker_id in self.isr
                 follower.reset(now_ms, self.log.end_offset, anew=not led, in_sync=in_sync)
-        self._advance()
+        self.advance()
         return is_new_epoch
 
     def _knows(self, state: PartitionRegistration) -> bool:
@@ -285,18 +285,6 @@ class Partition:
         for follower in self.followers.values():
             follower.appends(self.log.end_offset)
 
-    def on_write(self) -> None:
-        """More of the leader's log is where a kill of this process keeps it.
-
-        Only that counts: a follower may have a record earlier than the leader's kernel, but a
-        leader that was killed and leads again must have what it acknowledged.
-        """
-        self._advance()
-
-    def reconsider(self) -> None:
-        """What the metadata say of brokers has changed: some may not be waited for any more."""
-        self._advance()
-
     def on_fetch(
         self,
         broker_id: int,
@@ -323,7 +311,7 @@ class Partition:
         )
         self._expand_if_due(follower)
         if before != fetch_offset:
-            self._advance()
+            self.advance()
 
     def shrink_if_due(self) -> None:
         """Propose the ISR without those that lag for too long; asked every now and then."""
@@ -423,16 +411,21 @@ class Partition:
             self._pending = None
             self.isr = answer.isr
             self.partition_epoch = answer.partition_epoch
-            self._advance()
+            self.advance()
             self._on_progress()
         elif answer in _NOT_MADE:
             self._pending = None
-            self._advance()  # it is not waited for any more, and nobody may fetch anything new
+            self.advance()  # it is not waited for any more, and nobody may fetch anything new
         elif answer not in _METADATA_DECIDE:
             self._send(pending)
 
-    def _advance(self) -> None:
-        """Raise the high watermark as far as it may go."""
+    def advance(self) -> None:
+        """Raise the high watermark as far as it may go, now that something has changed.
+
+        Of the leader's log that counts which a kill of this process keeps: a follower may have a
+        record earlier than the leader's kernel, but a leader that was killed and leads again must
+        have what it acknowledged. A broker that the metadata say is gone is waited for no more.
+        """
         if not self.leads or self.is_under_min_isr:
             return
         reached = self.log.written_end_offset

@@ -240,7 +240,7 @@ class ReplicaManager:
         self._apply(changes)
         if not delta.brokers.is_empty:
             for replica in list(self._replicas.values()):
-                replica.partition.reconsider()
+                replica.partition.advance()
             self._fetchers.follow_endpoints(self._replicas.values(), self.state)
 
     def _take(self, state: MetadataState, *, brokers_changed: bool) -> None:
@@ -468,7 +468,7 @@ class ReplicaManager:
 
     def _on_write(self, replica: Replica) -> None:
         if replica.is_hosted:
-            replica.partition.on_write()
+            replica.partition.advance()
             self.delayed.check((PRODUCE, replica.key))
 
     def _shrink(self) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from cluster.node.controller.apis.describe import describe_cluster, describe_metadata
 from cluster.node.controller.apis.error_responses import error_response
@@ -30,9 +30,7 @@ from cluster.node.controller.core.controller import QuorumController
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.registrations import client_endpoints, controller_endpoints
 from cluster.node.controller.metadata.state import BrokerRegistration, MetadataState, ResourceType
-from cluster.node.controller.partitions.reassignment import (
-    list_partition_reassignments,
-)
+from cluster.node.controller.partitions.reassignment import list_partition_reassignments
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import NO_NODE
 from cluster.node.kraft.raft_client import RaftClient
@@ -44,8 +42,6 @@ DEFAULT_API_TIMEOUT_MS = 30_000
 METADATA_CONFIRMATION_MS = 1_500
 """How long Metadata waits for a confirmation before it is answered from the image."""
 
-Q = TypeVar("Q")
-R = TypeVar("R")
 Reply = Callable[[Any], None]
 Handler = Callable[[str, Any, Reply], None]
 

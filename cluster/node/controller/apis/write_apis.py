@@ -91,7 +91,9 @@ class WriteApis:
             ),
             messages.BrokerRegistrationRequest: self._register_broker,
             messages.BrokerHeartbeatRequest: self._heartbeat,
-            messages.UnregisterBrokerRequest: self._unregister_broker,
+            messages.UnregisterBrokerRequest: lambda r, state: unregister_broker(
+                r, state, controller.heartbeats
+            ),
             messages.ControllerRegistrationRequest: register_controller,
             messages.AlterPartitionRequest: alter_partition,
             messages.AssignReplicasToDirsRequest: assign_replicas_to_dirs,
@@ -128,8 +130,3 @@ class WriteApis:
         self, request: messages.BrokerHeartbeatRequest, state: MetadataState
     ) -> ControllerResult[messages.BrokerHeartbeatResponse]:
         return broker_heartbeat(request, state, self._controller.heartbeats)
-
-    def _unregister_broker(
-        self, request: messages.UnregisterBrokerRequest, state: MetadataState
-    ) -> ControllerResult[messages.UnregisterBrokerResponse]:
-        return unregister_broker(request, state, self._controller.heartbeats)

@@ -215,16 +215,13 @@ def unregister_broker(
         message = f"Broker ID {request.broker_id} is not currently registered"
         raise RequestError(ErrorCode.broker_id_not_registered, message)
 
-    def on_append(_last_offset: int) -> None:
-        heartbeats.unregister(request.broker_id, broker.epoch)
-
     return ControllerResult(
         records=broker_unregistered(state, broker),
         response=messages.UnregisterBrokerResponse(
             throttle_time=messages.NO_THROTTLE, error_code=ErrorCode.none, error_message=None
         ),
         is_atomic=False,
-        appended=on_append,
+        appended=lambda _last_offset: heartbeats.unregister(request.broker_id),
     )
 
 

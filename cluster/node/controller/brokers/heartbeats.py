@@ -45,15 +45,13 @@ class BrokerHeartbeatManager:
 
     def register(self, broker_id: int, epoch: int) -> None:
         """Begin a session of a broker that registered, and forget its earlier epochs."""
-        for contact in [key for key in self._contacts_ms if key[0] == broker_id]:
-            del self._contacts_ms[contact]
-        self._metadata_offsets.pop(broker_id, None)
-        self._shutdown_offsets.pop(broker_id, None)
+        self.unregister(broker_id)
         self._contacts_ms[broker_id, epoch] = self._clock.monotonic_ms()
 
-    def unregister(self, broker_id: int, epoch: int) -> None:
+    def unregister(self, broker_id: int) -> None:
         """Forget a broker."""
-        self._contacts_ms.pop((broker_id, epoch), None)
+        for contact in [key for key in self._contacts_ms if key[0] == broker_id]:
+            del self._contacts_ms[contact]
         self._metadata_offsets.pop(broker_id, None)
         self._shutdown_offsets.pop(broker_id, None)
 

@@ -178,18 +178,14 @@ class QuorumController:
         self.loader.load(snapshot, self._queue.append, on_load)
 
     def _on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        self._claim_or_renounce(leader)
+        is_own = leader.leader_id == self._raft.node_id
+        if not (is_own and leader.epoch == self.cur_claim_epoch):
+            if self.is_active:
+                self._renounce()
+            if is_own:
+                self._claim(leader.epoch)
         if self._leader_change_listener is not None:
             self._leader_change_listener()
-
-    def _claim_or_renounce(self, leader: LeaderAndEpoch) -> None:
-        is_own = leader.leader_id == self._raft.node_id
-        if self.is_active:
-            if is_own and leader.epoch == self.cur_claim_epoch:
-                return
-            self._renounce()
-        if is_own:
-            self._claim(leader.epoch)
 
     def _claim(self, epoch: int) -> None:
         if self.image.provenance.last_contained_epoch != epoch:
@@ -310,7 +306,9 @@ class QuorumController:
     ) -> None:
         """Owe the response: to a write once it is committed, else to what was learned."""
         if last_offset is None:
-            self._defer_information(result.response, pending)
+            # All that it may have seen must be committed.
+            offset, response = self._appender.last_offset, result.response
+            self._await_confirmation(offset, lambda: response, pending, query=False)
             return
         if result.appended is not None:
             result.appended(last_offset)
@@ -374,7 +372,7 @@ class QuorumController:
                 max(0.0, timeout_ms),
                 lambda: pending.fail(ErrorCode.request_timed_out, "not committed in time"),
             )
-            pending.expire_with(timer)
+            pending.timer = timer
 
     # Reads.
 
@@ -399,10 +397,6 @@ class QuorumController:
         read_index = self.image.offset if high_watermark is None else high_watermark - 1
         self._await_confirmation(read_index, lambda: query(self.image.state), pending, query=True)
         self._expire(pending, timeout_ms)
-
-    def _defer_information(self, response: R, pending: PendingReply[R]) -> None:
-        """Hold a response without records until all that it may have seen is committed."""
-        self._await_confirmation(self._appender.last_offset, lambda: response, pending, query=False)
 
     def _await_confirmation(
         self, offset: int, answer: Callable[[], R], pending: PendingReply[R], *, query: bool

@@ -24,7 +24,7 @@ from cluster.node.controller.metadata.state import (
     ReplayError,
     committed_state,
 )
-from cluster.node.controller.metadata.timeline import CommittedMap
+from cluster.node.controller.metadata.timeline import CommittedMap, StateMap
 from cluster.node.controller.records import MetadataRecord, MetadataRecordError, decode_record
 from cluster.node.controller.records.broker import RegisterBrokerRecord
 from cluster.node.controller.records.security import ClientQuotaRecord
@@ -99,12 +99,9 @@ class ImageReading:
 def image_records(state: MetadataState) -> Iterator[MetadataRecord]:
     """Yield the records that rebuild a committed state."""
     yield from _features(state)
-    for broker_id in state.brokers.keys():  # noqa: SIM118 - a StateMap is no dict
-        yield _broker(_require(state.brokers.get(broker_id)))
-    for controller_id in state.controllers.keys():  # noqa: SIM118 - a StateMap is no dict
-        yield _require(state.controllers.get(controller_id))
-    for topic_id in state.topics.keys():  # noqa: SIM118 - a StateMap is no dict
-        topic = _require(state.topics.get(topic_id))
+    yield from map(_broker, _values(state.brokers))
+    yield from _values(state.controllers)
+    for topic in _values(state.topics):
         yield TopicRecord(name=topic.name, topic_id=topic.id)
         for index in range(topic.partition_count):
             yield _partition(topic.id, index, state.partition(topic.id, index))
@@ -120,12 +117,9 @@ def image_records(state: MetadataState) -> Iterator[MetadataRecord]:
 
 
 def _security(state: MetadataState) -> Iterator[MetadataRecord]:
-    for key in state.scram_credentials.keys():  # noqa: SIM118 - a StateMap is no dict
-        yield _require(state.scram_credentials.get(key))
-    for token_id in state.delegation_tokens.keys():  # noqa: SIM118 - a StateMap is no dict
-        yield _require(state.delegation_tokens.get(token_id))
-    for entry_id in state.access_control.keys():  # noqa: SIM118 - a StateMap is no dict
-        yield _require(state.access_control.get(entry_id))
+    yield from _values(state.scram_credentials)
+    yield from _values(state.delegation_tokens)
+    yield from _values(state.access_control)
     for entity, name in state.client_quotas.keys():  # noqa: SIM118 - a StateMap is no dict
         quota = _require(state.client_quotas.get((entity, name)))
         yield ClientQuotaRecord(entity=entity, key=name, value=quota)
@@ -169,6 +163,11 @@ def _partition(topic_id: UUID, index: int, partition: PartitionRegistration) -> 
         eligible_leader_replicas=partition.elr or None,
         last_known_elr=partition.last_known_elr or None,
     )
+
+
+def _values(of: StateMap[Any, V]) -> Iterator[V]:
+    for key in of.keys():  # noqa: SIM118 - a StateMap is no dict
+        yield _require(of.get(key))
 
 
 def _require(value: V | None) -> V:

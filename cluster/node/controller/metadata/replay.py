@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from cluster.node.controller.metadata.feature_levels import READABLE
 from cluster.node.controller.metadata.state import (
@@ -17,6 +17,7 @@ from cluster.node.controller.metadata.state import (
     ResourceType,
     TopicImage,
 )
+from cluster.node.controller.metadata.timeline import StateMap
 from cluster.node.controller.metadata.topic_names import similar_name
 from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,
@@ -53,6 +54,8 @@ from cluster.node.controller.records.topic import (
     RemoveTopicRecord,
     TopicRecord,
 )
+
+K = TypeVar("K")
 
 
 def replay(state: MetadataState, record: MetadataRecord) -> None:
@@ -270,10 +273,13 @@ def _scram_credential(state: MetadataState, record: UserScramCredentialRecord) -
 
 
 def _remove_scram_credential(state: MetadataState, record: RemoveUserScramCredentialRecord) -> None:
-    key = (record.name, record.mechanism)
-    if state.scram_credentials.get(key) is None:
-        raise ReplayError(f"removal of an unknown SCRAM credential {key}")
-    state.scram_credentials.remove(key)
+    _remove(state.scram_credentials, (record.name, record.mechanism), "SCRAM credential")
+
+
+def _remove(known: StateMap[K, Any], key: K, kind: str) -> None:
+    if known.get(key) is None:
+        raise ReplayError(f"removal of unknown {kind} {key}")
+    known.remove(key)
 
 
 def _delegation_token(state: MetadataState, record: DelegationTokenRecord) -> None:
@@ -281,8 +287,7 @@ def _delegation_token(state: MetadataState, record: DelegationTokenRecord) -> No
 
 
 def _remove_delegation_token(state: MetadataState, record: RemoveDelegationTokenRecord) -> None:
-    if state.delegation_tokens.get(record.token_id) is not None:
-        state.delegation_tokens.remove(record.token_id)
+    state.delegation_tokens.remove(record.token_id)
 
 
 def _access_control(state: MetadataState, record: AccessControlEntryRecord) -> None:
@@ -292,24 +297,20 @@ def _access_control(state: MetadataState, record: AccessControlEntryRecord) -> N
 
 
 def _remove_access_control(state: MetadataState, record: RemoveAccessControlEntryRecord) -> None:
-    if state.access_control.get(record.id) is None:
-        raise ReplayError(f"removal of unknown access control entry {record.id}")
-    state.access_control.remove(record.id)
+    _remove(state.access_control, record.id, "access control entry")
 
 
 def _client_quota(state: MetadataState, record: ClientQuotaRecord) -> None:
     # A ClientQuotaEntity is a map: the order of its parts means nothing, and differs by writer.
     key = (tuple(sorted(record.entity, key=lambda part: part.entity_type)), record.key)
-    if not record.remove:
-        state.client_quotas.put(key, record.value)
-    elif state.client_quotas.get(key) is not None:
+    if record.remove:
         state.client_quotas.remove(key)
+    else:
+        state.client_quotas.put(key, record.value)
 
 
 def _unregister_controller(state: MetadataState, record: UnregisterControllerRecord) -> None:
-    if state.controllers.get(record.controller_id) is None:
-        raise ReplayError(f"removal of unknown controller {record.controller_id}")
-    state.controllers.remove(record.controller_id)
+    _remove(state.controllers, record.controller_id, "controller")
 
 
 def _no_op(_state: MetadataState, _record: NoOpRecord | ZkMigrationStateRecord) -> None:

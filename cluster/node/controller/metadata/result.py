@@ -85,25 +85,22 @@ class ErrorResponse(Protocol[R_co]):
 class PendingReply(Generic[R]):
     """A request that waits for its answer. The first answer counts, later ones are dropped."""
 
-    __slots__ = ("_error_response", "_reply", "_timer", "answered")
+    __slots__ = ("_error_response", "_reply", "answered", "timer")
 
     def __init__(self, reply: Callable[[R], None], error_response: ErrorResponse[R]) -> None:
         self._reply = reply
         self._error_response = error_response
-        self._timer: Timer | None = None
+        self.timer: Timer | None = None
+        """Cancelled when the answer is given."""
         self.answered = False
-
-    def expire_with(self, timer: Timer) -> None:
-        """Cancel this timer when the answer is given."""
-        self._timer = timer
 
     def complete(self, response: R) -> None:
         """Answer."""
         if self.answered:
             return
         self.answered = True
-        if self._timer is not None:
-            self._timer.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
         self._reply(response)
 
     def fail(self, error: ErrorCode, message: str | None = None) -> None:

@@ -58,7 +58,7 @@ class Leader:
 
     def append(self, count=1):
         self.log.end_offset += count
-        self.partition.on_write()
+        self.partition.advance()
 
     def fetch(self, broker_id, offset, epoch=None):
         self.partition.on_fetch(broker_id, offset, 0, epoch or self.brokers[broker_id])
