@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 Value = bool | int | float | str | tuple[str, ...]
@@ -102,16 +103,10 @@ def _decimal(value: float) -> str:
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    digits, exponent = f"{value!r}".split("e") if "e" in repr(value) else (repr(value), "0")
-    sign, digits = ("-", digits[1:]) if digits.startswith("-") else ("", digits)
-    whole, _, fraction = digits.partition(".")
-    fraction = "" if fraction == "0" else fraction
-    power = int(exponent) + len(whole) - 1
-    together = whole + fraction
-    stripped = together.lstrip("0")
-    power -= len(together) - len(stripped)
-    stripped = stripped.rstrip("0") or "0"
-    return f"{sign}{stripped[0]}.{stripped[1:] or '0'}E{power}"
+    sign = "-" if value < 0 else ""
+    shortest = Decimal(repr(abs(value))).normalize()
+    digits = "".join(map(str, shortest.as_tuple().digits))
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{shortest.adjusted()}"
 
 
 def checked_by(valid: Sequence[Any] | None) -> Check | None:
