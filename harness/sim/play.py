@@ -19,6 +19,7 @@ from random import Random
 
 from checkers.evidence import WORLD_CLOCK
 from checkers.history import Event
+from checkers.nodes.agreement import storage_failed
 from cluster import mutants
 from cluster.backends.base import BackendError, NodeState
 from cluster.backends.sim import loop as virtual
@@ -227,6 +228,7 @@ class _DrawnWorld:
         self.player: Player | None = None
         self._is_stored = run_folder is not None
         self._events_max = plan.bounds.events_max
+        self._says_why = plan.kind.metadata_quorum
         self._active: list[Injection] = []
 
     def view(self, random: Random) -> SimView:
@@ -303,6 +305,9 @@ class _DrawnWorld:
         if death.incarnation != process.incarnation:
             return
         assert self.player is not None, "see attach"
+        if self._says_why and not storage_failed(death.output_tail):
+            self.violations.add_death(death)  # no fault excuses a broken invariant
+            return
         self.player.excuses.judge(
             death, lambda: self._restart(death.node), lambda: self.violations.add_death(death)
         )

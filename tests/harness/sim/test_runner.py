@@ -13,6 +13,7 @@ import pytest
 from checkers.history import EventType, pair
 from checkers.verdict import Status
 from cluster.backends.sim import loop
+from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.world import SimWorld
 from cluster.node.kraft.quorum.control_state import ControlState
 from harness.plan.plan import Bounds
@@ -89,6 +90,15 @@ def test_a_node_that_dies_behind_the_last_heal_is_a_finding(monkeypatch):
     strand = Strand(1_000.0, (Step("disk-error", targets="all"),))
 
     assert run_plan(sim_plan(seed=1, duration_s=4.0, strands=(strand,))).property == "node-died"
+
+
+def test_no_fault_of_a_disk_excuses_a_broken_invariant(monkeypatch):
+    fail = MemoryDisk.fail
+    broken = AssertionError("broken")
+    monkeypatch.setattr(MemoryDisk, "fail", lambda disk, error: fail(disk, error and broken))
+    strand = Strand(1_000.0, (Step("disk-error", targets="follower", for_ms=500.0),))
+    result = run_plan(sim_plan(seed=1, duration_s=4.0, strands=(strand,)))
+    assert result.property == "node-died"
 
 
 @pytest.mark.parametrize("wanted", [None, frozenset({"liveness"})])
