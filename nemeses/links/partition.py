@@ -32,7 +32,7 @@ from nemeses.base import (
     refusal,
 )
 from nemeses.links import grudges
-from nemeses.links.grudges import links_of
+from nemeses.links.grudges import links_of, names_of
 from nemeses.links.shaping import DIRECTIONS as LINK_DIRECTIONS
 from nemeses.links.shaping import LINK_FAULTS
 from nemeses.targets import check_keys, check_target, choose, words_of
@@ -129,7 +129,7 @@ class Partition:
         if not cut.links:
             return refusal(self.name, parameters, cut.reason)
         links = tuple(sorted(cut.links))
-        detail: dict[str, Any] = {"cut": _names(links)}
+        detail: dict[str, Any] = {"cut": names_of(links)}
         try:
             await view.backend.cut_links(cut.links)
         except BackendError as error:  # some may be cut
@@ -143,14 +143,14 @@ class Partition:
         whole = sorted(set(whole) - _barely_passing(view))
         leaking, broken, unmeasured = await _measure(view.backend, injection.links, whole)
         detail = {
-            "leaking": _names(leaking),
-            "broken": _names(broken),
-            "unmeasured": _names(unmeasured),
+            "leaking": names_of(leaking),
+            "broken": names_of(broken),
+            "unmeasured": names_of(unmeasured),
         }
         reasons = [injection.detail["error"]] if "error" in injection.detail else []
-        reasons += [f"bytes pass {name}" for name in _names(leaking)]
-        reasons += [f"nothing passes {name}, which is not cut" for name in _names(broken)]
-        reasons += [f"{name} is open" for name in _names(set(injection.links) - cut)]
+        reasons += [f"bytes pass {name}" for name in names_of(leaking)]
+        reasons += [f"nothing passes {name}, which is not cut" for name in names_of(broken)]
+        reasons += [f"{name} is open" for name in names_of(set(injection.links) - cut)]
         if set(injection.links) <= set(unmeasured):
             reasons.append("no cut link could be measured, as its nodes do not run")
         return add_measurement(injection, detail, reasons)
@@ -176,13 +176,15 @@ class Partition:
         whole = sorted(set(mine) - _barely_passing(view))
         _, broken, unmeasured = await _measure(view.backend, (), whole)
         detail = {
-            "restored": _names(mine),
-            "left_to_others": _names(set(injection.links) & theirs),
-            "broken": _names(broken),
-            "unmeasured": _names(unmeasured),
-        } | ({"ended_early": [f"bytes pass {name}" for name in _names(leaking)]} if leaking else {})
-        reasons = [f"nothing passes {name} after the heal" for name in _names(broken)]
-        reasons += [f"{name} is still cut" for name in _names(still_cut)]
+            "restored": names_of(mine),
+            "left_to_others": names_of(set(injection.links) & theirs),
+            "broken": names_of(broken),
+            "unmeasured": names_of(unmeasured),
+        } | (
+            {"ended_early": [f"bytes pass {name}" for name in names_of(leaking)]} if leaking else {}
+        )
+        reasons = [f"nothing passes {name} after the heal" for name in names_of(broken)]
+        reasons += [f"{name} is still cut" for name in names_of(still_cut)]
         return add_measurement(replace(injection, detail={}), detail, reasons)
 
 
@@ -293,7 +295,3 @@ def _both(link: Link, nodes: Mapping[str, object]) -> bool:
 
 def _all_links(nodes: Sequence[str]) -> list[Link]:
     return [(a, b) for a in nodes for b in nodes if a != b]
-
-
-def _names(links: Iterable[Link]) -> list[str]:
-    return [f"{source}->{target}" for source, target in sorted(links)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
@@ -30,7 +30,7 @@ from nemeses.base import (
     refusal,
 )
 from nemeses.fault_kind import ABOVE_ZERO, FaultKind
-from nemeses.links.grudges import one_way
+from nemeses.links.grudges import name_of, names_of, one_way
 from nemeses.targets import choose
 
 DIRECTIONS = ("both", "outgoing", "incoming")
@@ -88,7 +88,7 @@ class LinkFault(FaultKind):
         direction = parameters.get("direction", "both")
         out, into = one_way(choice.nodes, backend.nodes), one_way(backend.nodes, choice.nodes)
         links = tuple(sorted({"both": out | into, "outgoing": out, "incoming": into}[direction]))
-        detail: dict[str, Any] = {"links": _names(links)}
+        detail: dict[str, Any] = {"links": names_of(links)}
         injection = application(self.name, parameters, choice.nodes, detail, links)
         shapes = {
             link: combine([self.shape(parameters), *_others(view, injection, link)])
@@ -239,13 +239,13 @@ async def _verify(backend: Backend, links: Sequence[Link]) -> tuple[dict[str, An
     measures = await at_once([shaping.measure(link) for link in links])
     seen = dict(zip(links, measures, strict=True))
     wrong = [
-        f"{_name(link)}: {reason}"
+        f"{name_of(link)}: {reason}"
         for link, measure in seen.items()
         for reason in missing_effects(
             shaped.get(link, PERFECT), shaped.get(link[::-1], PERFECT), measure
         )
     ]
-    return {_name(link): _json(measure) for link, measure in seen.items()}, wrong
+    return {name_of(link): _json(measure) for link, measure in seen.items()}, wrong
 
 
 async def _until_healed(
@@ -259,14 +259,14 @@ async def _until_healed(
         measures = await at_once([shaping.measure(link) for link in was])
         seen = dict(zip(was, measures, strict=True))
         left = [
-            f"{_name(link)}: {reason}"
+            f"{name_of(link)}: {reason}"
             for link, measure in seen.items()
             for reason in left_effects(
                 was[link], shaped.get(link, PERFECT), shaped.get(link[::-1], PERFECT), measure
             )
         ]
         if not left or loop.time() >= deadline_s:
-            return {_name(link): _json(measure) for link, measure in seen.items()}, left
+            return {name_of(link): _json(measure) for link, measure in seen.items()}, left
         await asyncio.sleep(_RETRY_S)
 
 
@@ -285,11 +285,3 @@ def _json(measure: ShapeMeasure) -> dict[str, float]:
     found = asdict(measure)
     del found["probes"]
     return {name: round(value, 4) for name, value in found.items() if value is not None}
-
-
-def _name(link: Link) -> str:
-    return f"{link[0]}->{link[1]}"
-
-
-def _names(links: Iterable[Link]) -> list[str]:
-    return [_name(link) for link in sorted(links)]

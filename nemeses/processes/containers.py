@@ -12,6 +12,7 @@ from cluster.backends.abilities import HostLoss
 from cluster.backends.base import Backend, BackendError, NodeState, Probe
 from nemeses.active_faults import leave_to_keeper
 from nemeses.base import Injection, Parameters, View, add_measurement
+from nemeses.links.grudges import name_of, names_of
 from nemeses.processes.signals import ProcessFault
 
 SILENCE_S = 0.3
@@ -69,9 +70,9 @@ class ContainerKill(ProcessFault):
         for link in cut:
             measure = await backend.measure_link(link, SILENCE_S)
             if (measure.by_source or measure.by_target) and link in backend.links_cut():
-                leaking.append("->".join(link))
+                leaking.append(name_of(link))
         wrong += [f"{name} is cut by another fault, and passes" for name in leaking]
-        found = {"containers": there, "still_cut": ["->".join(link) for link in cut]}
+        found = {"containers": there, "still_cut": names_of(cut)}
         return _with(healed, found, wrong)
 
 

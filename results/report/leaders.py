@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from checkers.evidence import TraceEvent
 from checkers.history import Event, EventType
 from checkers.history.recorded import statements
-from checkers.runs.faults import Reign, phases, reigns
+from checkers.runs.faults import Reign, phases, reigns, targets_of
 
 EVENTS = frozenset({"start", "state", "fatal"})
 """Events of a trace that begin or end a reign over the metadata quorum."""
@@ -123,10 +123,9 @@ def _deaths(node: str, notes: Sequence[Event]) -> list[int]:
     """Return when the journal says that a process of this node ended."""
     found = []
     for event in statements(notes):
-        value = event.value
-        targets = value.get("targets")
-        hit = isinstance(targets, list) and node in targets and value.get("phase") == "inject"
-        killed = hit and event.f in _ENDS_PROCESS and event.type is not EventType.INVOKE
-        if killed or (event.f == "crash" and value.get("node") == node):
+        killed = event.f in _ENDS_PROCESS and node in targets_of(event)
+        killed = killed and event.value.get("phase") == "inject"
+        crashed = event.f == "crash" and event.value.get("node") == node
+        if crashed or (killed and event.type is not EventType.INVOKE):
             found.append(event.time_ns)
     return found

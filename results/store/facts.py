@@ -241,12 +241,7 @@ _ASIDE = frozenset(
     {
         *("run", "seed", "about", "exposes"),  # what it is called
         *("versions", "system_options"),  # which build: what is compared
-        *(
-            "checks",
-            "command",
-            "leaderless",
-            "mutant",
-        ),  # follow from the rest, or are no observation
+        *("checks", "command", "leaderless", "mutant"),  # from the rest, or no observation
     }
 )
 
