@@ -276,8 +276,9 @@ def _loses(event: TraceEvent, partition: str | None, offset: int | None) -> bool
         return False  # a copy
     if event.event == "recovered" and not event.fields.get("truncated_bytes"):
         return False
-    begin = event.fields.get(_BEGINS[event.event])
-    return not writes if offset is None else type(begin) is int and begin <= offset
+    if offset is None:
+        return not writes
+    return bool(event.fields[_BEGINS[event.event]] <= offset)
 
 
 def _writes(event: TraceEvent) -> bool:
