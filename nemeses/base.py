@@ -10,7 +10,7 @@ an injection may have come after a part of it acted, and counts as that.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -143,6 +143,16 @@ class Fault(Protocol):
         Idempotent. Right also when a target died, was restarted or was hit by another fault
         meanwhile: it undoes its own effect and no other's.
         """
+
+
+def name_of(link: Link) -> str:
+    """Name a link for the history."""
+    return "->".join(link)
+
+
+def names_of(links: Iterable[Link]) -> list[str]:
+    """Name links, sorted."""
+    return [name_of(link) for link in sorted(links)]
 
 
 def others(view: View, injection: Injection) -> list[Injection]:

@@ -98,13 +98,3 @@ def ends_of(text: str) -> Iterator[tuple[str, str, bool]]:
         if len(ends) != 2:
             raise ParameterError(f"a link is written n1>n2 or n1-n2, not {word!r}")
         yield ends[0], ends[1], "-" in word
-
-
-def name_of(link: Link) -> str:
-    """Name a link for the history."""
-    return "->".join(link)
-
-
-def names_of(links: Iterable[Link]) -> list[str]:
-    """Name links, sorted."""
-    return [name_of(link) for link in sorted(links)]

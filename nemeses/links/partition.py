@@ -28,11 +28,12 @@ from nemeses.base import (
     add_measurement,
     application,
     before_acting,
+    names_of,
     others,
     refusal,
 )
 from nemeses.links import grudges
-from nemeses.links.grudges import links_of, names_of
+from nemeses.links.grudges import links_of
 from nemeses.links.shaping import DIRECTIONS as LINK_DIRECTIONS
 from nemeses.links.shaping import LINK_FAULTS
 from nemeses.targets import check_keys, check_target, choose, words_of

@@ -26,11 +26,13 @@ from nemeses.base import (
     add_measurement,
     application,
     before_acting,
+    name_of,
+    names_of,
     others,
     refusal,
 )
 from nemeses.fault_kind import ABOVE_ZERO, FaultKind
-from nemeses.links.grudges import name_of, names_of, one_way
+from nemeses.links.grudges import one_way
 from nemeses.targets import choose
 
 DIRECTIONS = ("both", "outgoing", "incoming")

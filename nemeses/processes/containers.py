@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from cluster.backends.abilities import HostLoss
 from cluster.backends.base import Backend, BackendError, NodeState, Probe
 from nemeses.active_faults import leave_to_keeper
-from nemeses.base import Injection, Parameters, View, add_measurement
-from nemeses.links.grudges import name_of, names_of
+from nemeses.base import Injection, Parameters, View, add_measurement, name_of, names_of
 from nemeses.processes.signals import ProcessFault
 
 SILENCE_S = 0.3
