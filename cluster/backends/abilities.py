@@ -30,6 +30,11 @@ class Completed:
     stdout: bytes
     stderr: bytes
 
+    def complaint(self, line: int) -> str:
+        """Return what it wrote to stderr: the first line (0), the last (-1); or its exit code."""
+        lines = self.stderr.decode(errors="replace").strip().splitlines()
+        return lines[line] if lines else f"exit code {self.exit_code}"
+
 
 class Host(Protocol):
     """The machine of one node: its addresses, files and processes, as the node sees them.

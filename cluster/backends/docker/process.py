@@ -78,7 +78,7 @@ class ExecProcess:
         except PermissionError:
             done = await self._host.run(("kill", f"-{int(number)}", "--", f"-{self.inner_pid}"))
             if done.exit_code != 0 and self.state_now() is not NodeState.DEAD:
-                reason = done.stderr.decode(errors="replace").strip()
+                reason = done.complaint(-1)
                 raise BackendError(f"{self._host.node} cannot be signalled: {reason}") from None
 
     async def wait(self) -> int:

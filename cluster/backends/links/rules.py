@@ -162,8 +162,7 @@ class LinkRules:
         except HostAwayError:
             return  # nothing reaches it, and `ensure` writes the table when it returns
         if done.exit_code != 0:
-            lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
-            raise BackendError(f"{node}: nft refused: {lines[0]}")
+            raise BackendError(f"{node}: nft refused: {done.complaint(0)}")
 
 
 def _count(listing: bytes, address: str) -> int | None:

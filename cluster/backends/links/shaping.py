@@ -156,7 +156,7 @@ class HostShaping:
             )
         done = await self._hosts[node].run(("nft", "-f", "-"), stdin=script.encode())
         if done.exit_code != 0:
-            raise BackendError(f"{node}: nft refused: {_first_line(done.stderr)}")
+            raise BackendError(f"{node}: nft refused: {done.complaint(0)}")
 
     async def _iptables_queue(self, node: str, addresses: tuple[str, ...]) -> None:
         tables = f"{self._iptables} -w -t mangle"
@@ -180,7 +180,7 @@ class HostShaping:
         command = ("env", lock, "sh", "-s")
         done = await self._hosts[node].run(command, stdin="\n".join(lines).encode())
         if done.exit_code != 0:
-            reason = _first_line(done.stderr)
+            reason = done.complaint(0)
             raise BackendError(f"{node}: packets cannot be queued (NFQUEUE): {reason}")
 
 
@@ -203,8 +203,3 @@ def _remedy(reason: str) -> str:
     if "NFQUEUE" not in reason:
         return ""
     return f"{install('iptables')} && sudo modprobe -a nfnetlink_queue xt_NFQUEUE"
-
-
-def _first_line(stderr: bytes) -> str:
-    lines = stderr.decode(errors="replace").strip().splitlines()
-    return lines[0] if lines else "no message"

@@ -130,8 +130,7 @@ class FuseDisks:
     async def _run_checked(self, host: Machine, command: list[str]) -> None:
         done = await host.run(command, timeout_s=_MOUNT_TIMEOUT_S)
         if done.exit_code != 0:
-            lines = done.stderr.decode(errors="replace").strip().splitlines()
-            raise BackendError(f"{host.node}: {lines[-1] if lines else command}")
+            raise BackendError(f"{host.node}: {done.complaint(-1)}")
 
     # -- Disks -----------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ async def run_program(
     command = [host.interpreter, *("-I", "-S", "-c", _source_of(program))]
     done = await host.run(command, stdin=json.dumps(args).encode(), timeout_s=timeout_s)
     if done.exit_code != 0:
-        raise BackendError(f"{host.node}: {_last_line(done.stderr) or done.exit_code}")
+        raise BackendError(f"{host.node}: {done.complaint(-1)[:_WORDS_MAX]}")
     try:
         answer: T = json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError) as error:
@@ -65,8 +65,3 @@ def _source_of(program: Callable[..., object]) -> str:
         f"{module}\nimport json, sys\n"
         f"print(json.dumps({program.__name__}(*json.loads(sys.stdin.read()))), flush=True)\n"
     )
-
-
-def _last_line(stderr: bytes) -> str:
-    lines = stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1][:_WORDS_MAX] if lines else ""

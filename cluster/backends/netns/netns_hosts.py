@@ -291,7 +291,7 @@ class NetnsProvider:
     async def _set_up(self, agent: Caller, batch: str) -> None:
         done = await channel.run(agent, ("ip", "-batch", "-"), batch.encode(), _SETUP_S)
         if done.exit_code != 0:
-            reason = _first_line(done)
+            reason = done.complaint(0)
             if "not permitted" in reason:  # AppArmor grants a user namespace, and nothing inside
                 raise BackendError(refusal(reason))
             raise BackendError(f"namespaces cannot be connected: {reason}")
@@ -364,8 +364,3 @@ def _refuse_without_tools() -> None:
     if missing:
         command = install(*(_PACKAGES[tool] for tool in missing))
         raise BackendError(f"{', '.join(missing)} not found: {command}")
-
-
-def _first_line(done: Completed) -> str:
-    lines = done.stderr.decode(errors="replace").strip().splitlines()
-    return lines[0] if lines else f"exit code {done.exit_code}"

@@ -31,8 +31,7 @@ def check_host(client: paramiko.SSHClient, entry: HostEntry, host: str) -> dict[
     # sshd says where the harness comes from; sudo would not hand the variable on.
     done = execute(client, f'{shlex.join(asked)} "$SSH_CONNECTION"')
     if done.exit_code != 0:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        reason = lines[-1] if lines else "its python does not run"
+        reason = done.complaint(-1)
         raise BackendError(f"{host}: {reason}{_sudo_remedy(entry, reason)}")
     found: dict[str, Any] = json.loads(done.stdout)
     wanted = list(bundle.requirement())

@@ -364,8 +364,7 @@ def _run_checked(
 ) -> Completed:
     done = execute(client, shlex.join(command), stdin)
     if done.exit_code != 0:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise BackendError(f"{label}: {lines[-1] if lines else f'exit code {done.exit_code}'}")
+        raise BackendError(f"{label}: {done.complaint(-1)}")
     return done
 
 
