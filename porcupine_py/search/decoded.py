@@ -66,7 +66,7 @@ def decode(columns: Columns, into: str, *reading: str, records: bool = False) ->
 
     `records`: reads show [offset, element] pairs.
     """
-    name = f"shown {into}"
+    name = f"{into} of records" if records else into
     if name not in columns._cache:
         columns._cache[name] = _decode(columns, into, reading, records=records)
     found: Shown | None = columns._cache[name]

@@ -234,3 +234,11 @@ def test_elements_that_only_look_alike_are_distinguished(shown):
     operations.append(op(300, "read", (400, 401), output=[*range(2, 300), 0, *shown]))
     (result,) = judge_columns(from_operations(operations), model_named("set"))
     assert result.status is Status.FAIL
+
+
+def test_what_one_model_was_shown_is_not_what_another_one_is():
+    operations = [op(i, "append", (i, i), input=i, output=i) for i in range(300)]
+    shown = [[i, i] for i in range(300)]
+    columns = from_operations([*operations, op(300, "read", (400, 401), output=shown)])
+    results = [judge_columns(columns, model_named(name))[0] for name in ("log", "list-append")]
+    assert [result.status for result in results] == [Status.PASS, Status.FAIL]
