@@ -78,7 +78,7 @@ def check(
     if isinstance(history, str | Path):
         reading = Reading(independent, refusals, nil_reads)
         history, notes = _read(history, reading, columnar=columnar)
-    if isinstance(history, Columns):
+    if isinstance(history, Columns) and columnar:
         results = judge_columns(history, chosen, **limits)
     else:
         parts = chosen.partition(_operations(history))

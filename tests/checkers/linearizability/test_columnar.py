@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from checkers import check
 from checkers.history import EventType
 from checkers.linearizability import columnar
 from checkers.linearizability.columnar import judge_columns
@@ -203,3 +204,15 @@ def test_orders_that_are_wrong_are_noticed_and_every_key_is_judged_anew(monkeypa
     operations += [write(10, 1, 0, 1, key="b"), read(11, 7, 2, 3, key="b")]
     results = judge_columns(from_operations(operations), Register())
     assert [(r.key, r.status) for r in results] == [("a", Status.PASS), ("b", Status.FAIL)]
+
+
+def test_a_model_of_several_keys_parts_columns_as_it_wants():
+    class Shared(Register):
+        """One register behind all keys."""
+
+        def partition(self, operations):
+            return [list(operations)]
+
+    history = [write(0, 1, 0, 1, key="a"), read(1, None, 2, 3, key="b")]
+    for given in (history, from_operations(history)):
+        assert check(given, Shared()).status is Status.FAIL
