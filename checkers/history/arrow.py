@@ -94,6 +94,7 @@ def texts(items: Sequence[str | None]) -> pa.StringArray:
     """Return texts as an array of Arrow's; None as null."""
     encoded = [b"" if item is None else item.encode("utf-8") for item in items]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    valid = np.packbits([item is not None for item in items], bitorder="little")
+    known = np.array([item is not None for item in items], np.bool_)
+    valid = np.packbits(known, bitorder="little")
     buffers = [pa.py_buffer(valid), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(items), buffers)
