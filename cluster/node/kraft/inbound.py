@@ -174,18 +174,17 @@ class InboundRequests:
             state.fetch_deadline_ms = self._core.clock.monotonic_ms() + backoff_ms
 
     def _election_backoff_ms(self, candidates: tuple[messages.ReplicaKey, ...]) -> int:
-        """Wait before standing after a resignation: the better the successor, the shorter.
-
-        A leader that was restarted names none: then nobody waits (endEpochElectionBackoff).
-        """
-        config, count = self._core.config, len(candidates)
-        me = (config.replica_key, messages.ReplicaKey(config.node_id))
-        position = next((i for i, key in enumerate(candidates) if key in me), count)
+        """Wait before standing after a resignation: the better the successor, the shorter."""
+        most = self._core.config.election_backoff_max_ms
+        ids = [key.id for key in candidates]
+        if self._core.config.node_id not in ids:
+            return most
+        position, count = ids.index(self._core.config.node_id), len(ids)
         if position == 0:
             return 0
-        if position == count:
-            return config.election_backoff_max_ms
-        return (config.election_backoff_max_ms >> (count - 1)) << (position - 1)
+        if position == count - 1:
+            return most
+        return min(most, (most >> (count - 1)) << (position - 1))
 
     def _epoch_error(
         self, request: messages.BeginQuorumEpochRequest | messages.EndQuorumEpochRequest
