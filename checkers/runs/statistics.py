@@ -5,6 +5,8 @@ Nothing here judges correctness: the check PASSes when there was at least one `o
 - availability: `ok` share of the completed operations;
 - latency: p50, p90, p99 and maximum for each function, of `ok` operations, in milliseconds
   (nearest-rank percentiles);
+- the longest unavailability: the longest time without any `ok` completion, from the first
+  invocation to the last event of a client;
 - the longest outage of writes: the longest time before the last heal without any `ok` completion of
   an operation with effect, while clients tried some; reads may have been served all along;
 - recovery: for each injected and each healed fault, the time from its completion to the first `ok`
@@ -74,6 +76,7 @@ def figures_of(run: RunInput) -> dict[str, Any]:
         "availability": by_type["ok"] / len(operations) if operations else 0.0,
         "latency_ms": _latencies(operations),
         "errors": dict(sorted(errors.items(), key=lambda item: (-item[1], item[0]))[:20]),
+        "longest_unavailability": _longest_gap(operations, begin_ns, end_ns),
         "longest_write_outage": _write_outage(
             operations, ended_ns(run.operations, run.events), run.notes
         ),
@@ -105,6 +108,14 @@ def latency_figures(latencies_ns: Int64s) -> dict[str, float]:
         "p99": rank(0.99),
         "max": rank(1),
     }
+
+
+def _longest_gap(operations: Columns, begin_ns: int, end_ns: int) -> dict[str, Any]:
+    done = np.sort(operations.complete_ns[operations.type == OK])
+    points = np.concatenate([[begin_ns], done, [end_ns]]).astype(np.int64)
+    widest = int(np.argmax(np.diff(points)))
+    from_ns, to_ns = int(points[widest]), int(points[widest + 1])
+    return {"duration_ms": (to_ns - from_ns) / _NS_PER_MS, "from_ns": from_ns, "to_ns": to_ns}
 
 
 def waited_until(invoke_ns: Int64s, ends_ns: Int64s, stop_ns: int, forgiven_ns: int = 0) -> Int64s:

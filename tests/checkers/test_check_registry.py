@@ -191,6 +191,7 @@ def test_the_figures_of_a_run():
         "p99": 200.0,
         "max": 200.0,
     }
+    assert figures["longest_unavailability"]["duration_ms"] == 1240.0
     assert figures["longest_write_outage"] == {
         "duration_ms": 1300.0,
         "from_ns": 1_100_000_000,

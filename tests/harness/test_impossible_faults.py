@@ -96,7 +96,7 @@ def test_a_probe_that_fails_counts_as_impossible(monkeypatch):
 
 def test_skipping_draws_a_schedule_of_what_is_left(monkeypatch, capfd):
     on(monkeypatch, Crippled)
-    monkeypatch.setattr(progress, "_LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(progress, "_STEP_EVERY_S", 0.0)
     plan = settle(document(faults=["kill", "partition"]), skip=True)
     assert "probing 2 faults" in capfd.readouterr().err
     assert plan == settle(document(faults=["kill", "partition"]), skip=True, shown=Shown.QUIET)

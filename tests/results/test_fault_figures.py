@@ -94,7 +94,8 @@ def test_the_longest_window_is_the_unavailability_of_the_run(tmp_path):
 def test_a_fault_counts_where_it_bit(verified, fault):
     row = {"f": "read", "type": "ok", "invoke_ns": 5, "complete_ns": 6, "end_index": 1}
     inject = {"phase": "inject", "targets": ["n1"], "verified": verified}
-    note = Event(0, 0, NEMESIS, EventType.INFO, "kill", None, inject)
+    type_ = EventType.OK if verified else EventType.INFO
+    note = Event(0, 0, NEMESIS, type_, "kill", None, inject)
     measured = _Measured(pa.Table.from_pylist([row]), [note], np.array([5, 6]))
     assert [row["fault"] for row in measured.latencies("r")] == [fault]
 

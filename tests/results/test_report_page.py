@@ -4,7 +4,6 @@ import itertools
 import json
 import re
 from dataclasses import replace
-from functools import partial
 from html.parser import HTMLParser
 
 import numpy as np
@@ -16,9 +15,9 @@ from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, pair
 from checkers.runs.faults import fault_spans, not_healed, phases, reigns
 from checkers.verdict import CheckResult, Status
 from results.judge.pipeline import judge
+from results.report import packed
 from results.report import page as report_page
 from results.report.charts import over_time
-from results.report.packed import pack
 from results.report.page import as_script_data, render, write_report
 from results.report.points import bucket_s, percentiles, throughput
 from results.report.timeline import OPERATIONS_MAX, WIDTH, draw, operation_text
@@ -144,7 +143,8 @@ def test_of_a_long_run_the_page_says_what_it_does_not_hold(tmp_path, monkeypatch
     count = len(pair(store.events()))
     whole = text_of(render(results, store.plan(), *history_of(store), NODES))
     assert "Chart and search have" not in whole
-    monkeypatch.setattr(report_page, "pack", partial(pack, rows_max=100, detail_max=10))
+    monkeypatch.setattr(packed, "ROWS_MAX", 100)
+    monkeypatch.setattr(packed, "DETAIL_MAX", 10)
     body = text_of(render(results, store.plan(), *history_of(store), NODES))
     assert f"Chart and search have 100 of {count:,} operations, those first" in body
     assert "here for 10 operations" in body

@@ -12,13 +12,11 @@ from kraftprobe_etcd.client import Http
 from kraftprobe_etcd.fetch import program
 
 OPTIONS = {"fsync": "yes (default), or no: --unsafe-no-fsync, which says what it does"}
+NO_ANSWER = (EOFError, ValueError, LookupError)  # of a member that ended amid it
 
 
 def url(end):
     return f"http://{end.host}:{end.port}"
-
-
-NO_ANSWER = (EOFError, ValueError, LookupError)  # of a member that ended amid it
 
 
 class Etcd(PlainSystem):
@@ -73,10 +71,9 @@ def entries(log):
 
 
 def find():
-    found = program()
-    if found is None:
-        raise SettingError("there is no etcd: kraftprobe-etcd fetch, or install it")
-    return found.resolve()
+    if found := program():
+        return found.resolve()
+    raise SettingError("there is no etcd: kraftprobe-etcd fetch, or install it")
 
 
 def versions(_):
@@ -94,8 +91,7 @@ async def ask_leader(connect, endpoint, bound_ms):
                 members = (await http.post("/v3/cluster/member/list", {})).get("members", [])
             finally:
                 http.close()
-        names = {member["ID"]: member.get("name", "") for member in members}
-        name = names.get(status.get("leader"))
+        name = {member["ID"]: member.get("name") for member in members}.get(status.get("leader"))
         return (int(name[1:]), int(status["raftTerm"])) if name else None
     except (OSError, *NO_ANSWER):
         return None

@@ -136,7 +136,7 @@ def read_all() -> int:
                 count += 1
                 continue
             raise AssertionError(f"{what} was read")
-    for (code, _), cls in _ENTITIES.items():
+    for code, cls in _ENTITIES.items():
         for what, body in bodies(cls):
             try:
                 decode_control(Record(body, struct.pack(">hh", 0, code)))
