@@ -33,8 +33,9 @@ a log begins, and not compared.
 
 Assumes no compaction and no other unclean election, and that never more replicas of a partition
 lost what they had not synced than min.insync.replicas allows (power loss: less than that many
-between two times at which the ISR was whole): Kafka promises no more, as acks=all waits for no
-disk. Cannot see: what was in memory alone, what a node that was wiped had held.
+between two times at which the ISR was whole), nor any where all ended uncleanly at one time, as the
+last leader leads then with what it has left (KIP-966): Kafka promises no more, as acks=all waits
+for no disk. Cannot see: what was in memory alone, what a node that was wiped had held.
 
 A log that is damaged, and a node of which nothing was decoded, make the verdict UNKNOWN.
 Complexity: O(batches x replicas + records).

@@ -161,11 +161,13 @@ def _draw(
         cut = with_cut_changes(with_pieces(removed, unit_ms), unit_ms)
         damaged = with_damage(cut, unit_ms)
         busy = _with_load(_with_clients(damaged, unit_ms))
-        begun = with_starts(with_losses(with_topics(busy, unit_ms), unit_ms), unit_ms)
-        asked = with_second_tries(with_administration(begun, unit_ms), unit_ms)
+        started = with_starts(with_losses(with_topics(busy, unit_ms), unit_ms), unit_ms)
+        asked = with_second_tries(with_administration(started, unit_ms), unit_ms)
     else:
         asked = of_kafka(changed, raft, unit_ms)
-    drawn = _with_operations(asked)
+    every = _with_operations(asked)
+    begun = tuple(strand for strand in every.strands if strand.at_ms < length_ms)
+    drawn = replace(every, strands=begun)  # no plan may hold what begins behind its end
     return replace(drawn, expectations=expectations_of(drawn), bounds=_bounds(drawn))
 
 

@@ -5,12 +5,12 @@ too, send to replicated partitions and poll them while leaders move: with one re
 acks of all, one or none, with retries and without. Time-outs of replication are of the scale of
 the plan's others, so that its faults shrink an ISR and move a leader.
 
-A kill spares what was written to a disk, and no disk is wiped: Kafka's logs are not fsynced before
-an acknowledgement, and what all replicas in sync lose at one time is lost. For the same reason a
-log is torn, or damaged where it was not fsynced, in such plans only as have other replicas in sync
-and in which nothing else ends a process: each of these ends is unclean, and where all replicas had
-one, the last leader is elected with what it has left. An index is a hint, and may be damaged
-anywhere.
+A kill spares what was written to a disk, and no disk is wiped or fails, as what a folder's failed
+sync leaves is what a power loss does: Kafka's logs are not fsynced before an acknowledgement, and
+what all replicas in sync lose at one time is lost. For the same reason a log is torn, or damaged
+where it was not fsynced, in such plans only as have other replicas in sync and in which nothing
+else ends a process: each of these ends is unclean, and where all replicas had one, the last leader
+is elected with what it has left. An index is a hint, and may be damaged anywhere.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from workloads.data.log_client import MOVE
 _SHARE: Final = 0.35
 """Of the seeds beside every third, which has them: so a few seeds in a row show them, too."""
 _SHAPED_SHARE: Final = 0.8
+_LOSES_WRITTEN: Final = ("disk-wipe", "disk-error")
+"""Faults that take from a disk what a kill spares."""
 
 
 def with_logs(plan: Plan, unit_ms: float) -> Plan:
@@ -67,7 +69,7 @@ def with_logs(plan: Plan, unit_ms: float) -> Plan:
     strands = [
         replace(strand, steps=tuple(adapt(step) for step in strand.steps))
         for strand in plan.strands
-        if not any(step.kind == "disk-wipe" for step in strand.steps)
+        if not any(step.kind in _LOSES_WRITTEN for step in strand.steps)
     ]
     if random.random() < _SHAPED_SHARE:
         strands += _behind(random, plan, settings, unit_ms, (topics, partitions))
