@@ -93,7 +93,7 @@ steps = [
   { kind = "hold", links = "@A>all", types = "FetchRequest" },
   { kind = "release", links = "@A>all" },
   { kind = "heal", fault = "kill,hold", targets = "@A" },
-  { kind = "expect", that = { at = "@A", where = { epoch = 1 }, synced = true }, for_ms = 5 },
+  { kind = "expect", that = { at = "@A", event = "hw", where = { epoch = 1 }, synced = true }, for_ms = 5 },
 ]
 [[schedule]]
 at_s = 1.5

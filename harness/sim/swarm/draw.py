@@ -166,7 +166,7 @@ def _draw(
     else:
         asked = of_kafka(changed, raft, unit_ms)
     every = _with_operations(asked)
-    begun = tuple(strand for strand in every.strands if strand.at_ms < length_ms)
+    begun = tuple(strand for strand in every.strands if strand.at_ms < every.duration_ms)
     drawn = replace(every, strands=begun)  # no plan may hold what begins behind its end
     return replace(drawn, expectations=expectations_of(drawn), bounds=_bounds(drawn))
 
