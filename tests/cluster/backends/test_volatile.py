@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -99,6 +101,25 @@ def test_the_unsynced_tail_is_lost_and_nothing_else(disk):
     lost = disk.volatile.power_loss()
     assert disk.files() == {"log": b"synced"}
     assert (lost.bytes, lost.files) == (6, 1)
+
+
+def test_a_plain_user_loses_what_is_in_files_that_were_made_read_only_and_no_other():
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        user = os.geteuid()
+        os.seteuid(user or 65_534)  # root may write to any file
+        try:
+            disk = Disk(Path(folder))
+            disk.durable("old", b"synced")
+            disk.durable("new", b"synced")
+            disk.append("new", b"lost")
+            for name in ("old", "new"):
+                (disk.root / name).chmod(0o444)
+            disk.volatile.power_loss()
+        finally:
+            os.seteuid(user)
+        assert disk.files() == {"new": b"synced", "old": b"synced"}
+        assert {stat.S_IMODE(path.stat().st_mode) for path in disk.root.iterdir()} == {0o444}
 
 
 def test_a_truncation_is_undone(disk):

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -150,8 +151,11 @@ class Volatile:
         changed |= self._restore_names()
         last, torn_path = self._last_tearable() if torn else 0, ""
         for path in self._all_files():
+            inode = os.stat(self._below(path)).st_ino  # noqa: PTH116  (plain strings)
+            if inode not in self._files:
+                continue
+            undos = self._files.pop(inode)
             with _open_file(self._below(path)) as descriptor:
-                undos = self._files.pop(os.fstat(descriptor).st_ino, [])
                 before = [undo for undo in undos if undo.order < last]
                 if len(before) < len(undos) and undos[len(before)].order == last:
                     torn_path = path
@@ -281,8 +285,12 @@ def _write_at(descriptor: int, data: bytes, offset: int) -> None:
 
 @contextlib.contextmanager
 def _open_file(path: str) -> Iterator[int]:
+    """Open a file to change it, whoever may write to it: Kafka's snapshots are read-only."""
+    mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116  (plain strings)
+    os.chmod(path, mode | stat.S_IWUSR)  # noqa: PTH101
     descriptor = os.open(path, os.O_RDWR)
     try:
+        os.fchmod(descriptor, mode)
         yield descriptor
     finally:
         os.close(descriptor)
