@@ -106,7 +106,7 @@ class Judged:
         return dict(phases(self.notes))
 
     @property
-    def asked(self) -> Mapping[str, Any]:
+    def required_plan(self) -> Mapping[str, Any]:
         """The plan, for conditions that no lone file has to keep."""
         assert self.plan is not None, "a lone file has no plan"
         return self.plan

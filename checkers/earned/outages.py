@@ -60,12 +60,12 @@ def writes_served(judged: Judged) -> Outcome:
     where no node runs.) A rebalance is over, and a coordinator has moved, long before the bound;
     `group.initial.rebalance.delay.ms` above it holds a new group up for so long.
     """
-    if judged.asked.get("backend") == "sim":
+    if judged.required_plan.get("backend") == "sim":
         return not_applicable("simulated time has the plan's bound on liveness")
     begin_ns, heal_ns = judged.phases.get("faults", 0), judged.phases.get(HEAL, INFINITY_NS)
-    bound_s = _bound_s(judged.asked)
+    bound_s = _bound_s(judged.required_plan)
     operations = judged.tried
-    hurt = list(_hurt(judged.asked, fault_spans(judged.notes)))
+    hurt = list(_hurt(judged.required_plan, fault_spans(judged.notes)))
     ends_ns = ended_ns(judged.run.operations, judged.run.events)
     for what, tried, served in _services(judged):
         # What is asked for before the faults waits for the start of nodes and of a group.
@@ -73,7 +73,7 @@ def writes_served(judged: Judged) -> Outcome:
         order = np.flatnonzero(during)[np.argsort(operations.invoke_ns[during], kind="stable")]
         done = operations.complete_ns[during & served]
         tries = operations.invoke_ns[order], ends_ns[order]
-        for since_ns, until_ns in _outages(tries, done, judged.asked, hurt, heal_ns):
+        for since_ns, until_ns in _outages(tries, done, judged.required_plan, hurt, heal_ns):
             if until_ns - since_ns > bound_s * 1e9:
                 return unknown(
                     f"{what} for {(until_ns - since_ns) / 1e9:.1f} s from "
@@ -90,11 +90,11 @@ def nodes_answered(judged: Judged) -> Outcome:
     No true run breaks it: one injection was measured to have all of them down, faults act one after
     another, and what starts a node again comes behind the next line that the nemesis journals.
     """
-    if judged.asked.get("strands"):
+    if judged.required_plan.get("strands"):
         return not_applicable("faults of strands may overlap")
     operations = judged.tried
     asked = _of(operations, _ANSWERS_OF_NODES) & (operations.type == OK)
-    for fault, begin_ns, end_ns in _all_down(judged.notes, judged.asked.get("nodes")):
+    for fault, begin_ns, end_ns in _all_down(judged.notes, judged.required_plan.get("nodes")):
         begun = operations.invoke_ns > begin_ns
         rows = np.flatnonzero(asked & begun & (operations.complete_ns < end_ns))
         if len(rows):
@@ -129,7 +129,7 @@ def _all_down(notes: Sequence[Event], nodes: Any) -> Iterator[tuple[str, int, in
 
 def _services(judged: Judged) -> Iterator[tuple[str, Rows, Rows]]:
     """Yield how to say of a service that it was missing, what asked for it, and what had it."""
-    plan, operations = judged.asked, judged.tried
+    plan, operations = judged.required_plan, judged.tried
     ok = operations.type == OK
     functions = [name for name in operations.functions if _writes(plan, name)]
     if groups.NAME in judged.wanted:

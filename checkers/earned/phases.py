@@ -138,9 +138,9 @@ def faults_wanted(judged: Judged) -> Outcome:
     A schedule that holds none because its table is mistyped, or its list is empty, looks like a run
     that nobody wanted to hurt: the plan says `faults = []`, or the command line `--faults none`.
     """
-    if planned_faults(judged.asked):
+    if planned_faults(judged.required_plan):
         return HOLDS
-    if judged.asked.get(NO_FAULTS) is True:
+    if judged.required_plan.get(NO_FAULTS) is True:
         return Outcome(Status.PASS, "without faults, as was asked for")
     return under_exercised("no fault was planned, and nobody asked for none (--faults none)")
 

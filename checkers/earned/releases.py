@@ -34,7 +34,7 @@ def releases_run(judged: Judged) -> Outcome:
     the final reads wait for what comes behind it. Of an upgrade, a release that no process printed
     was not tried.
     """
-    versions = judged.asked.get("versions")
+    versions = judged.required_plan.get("versions")
     said = versions.get("apache-kafka") if isinstance(versions, dict) else None
     planned = _BUILD.findall(str(said or ""))
     evidence = judged.run.evidence
@@ -42,7 +42,7 @@ def releases_run(judged: Judged) -> Outcome:
         return not_applicable("no node prints its release")
     printed = _builds(evidence)
     facts = {PRINTED: [", commit ".join(build) for build in printed]}
-    return replace(_compare(planned, printed, judged.asked, evidence), facts=facts)
+    return replace(_compare(planned, printed, judged.required_plan, evidence), facts=facts)
 
 
 def _compare(

@@ -152,9 +152,9 @@ class Volatile:
         last, torn_path = self._last_tearable() if torn else 0, ""
         for path in self._all_files():
             inode = os.stat(self._below(path)).st_ino  # noqa: PTH116  (plain strings)
-            if inode not in self._files:
+            undos = self._files.pop(inode, None)
+            if undos is None:
                 continue
-            undos = self._files.pop(inode)
             with _open_file(self._below(path)) as descriptor:
                 before = [undo for undo in undos if undo.order < last]
                 if len(before) < len(undos) and undos[len(before)].order == last:
