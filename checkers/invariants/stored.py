@@ -185,6 +185,8 @@ class _Judged:
     event: TraceEvent | None = None
     """The one that is being judged; None: what was left when the run was over."""
     node: str = ""
+    is_cancelled: bool = False
+    """Whether nothing more is judged: what comes later would lack its causes."""
 
     def __post_init__(self) -> None:
         self.timed = one_clock(self.evidence.traces)
@@ -206,7 +208,9 @@ class _Judged:
 
     def _feed(self, node: str, event: str, fields: Fields) -> None:
         self.node = node
-        if not (self.events % _CANCELLED_EVERY == 0 and self.cancelled()):
+        if self.events % _CANCELLED_EVERY == 0:
+            self.is_cancelled = self.is_cancelled or self.cancelled()
+        if not self.is_cancelled:
             self.watcher.take(node, event, fields)
 
     def _left_behind(self) -> Iterator[tuple[str, str, Fields]]:

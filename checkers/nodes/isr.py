@@ -81,6 +81,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     del options
     replay = _Replay()
     apart: set[str] = set()
+    is_whole = False
     if log:
         node = log[-1].node
         if log[0].offset > 0:
@@ -93,6 +94,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             replay.image = image_of(oldest.records)
             whole = list(takewhile(_well_formed, log))
             replay.read(whole, cancelled)
+            is_whole = len(whole) == len(log) and not cancelled()
             if len(whole) < len(log):  # behind it nothing is known of what came before
                 odd = log[len(whole)]
                 missing.append(f"{node} (a malformed {odd.kind} at offset {odd.offset})")
@@ -101,7 +103,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         NAME,
         [
             *({**anomaly, "node": node} for anomaly in replay.anomalies),
-            *not_decided(evidence, replay.isrs, apart),
+            # Of a topic that was made anew, the rest of the log may have the decision.
+            *(not_decided(evidence, replay.isrs, apart) if is_whole else ()),
         ],
         missing=missing,
         cancelled=cancelled(),

@@ -290,6 +290,12 @@ def test_what_came_too_early_is_found_by_the_clock_alone():
     first_n1 = stamped(run, [e for node in NODES for e in run.evidence.traces[node]])
     assert judged(first_n1) == (Status.FAIL, {"elected-by-majority", "majority-durable"})
     assert judged(run) == (Status.PASS, set())
+    # A simulated world's clock counts, whatever the nodes' own show.
+    own = {
+        node: [replace(e, world_ns=e.time_ns, time_ns=at) for at, e in enumerate(trace)]
+        for node, trace in first_n1.evidence.traces.items()
+    }
+    assert judged(with_evidence(run, traces=own)) == judged(first_n1)
 
 
 def test_too_few_that_were_not_seen_explain_nothing():
@@ -412,3 +418,11 @@ def test_nodes_that_leave_traces_alone_are_judged_by_these():
 
 def without_files(run):
     return with_evidence(run, logs={}, snapshots={}, quorum_states={})
+
+
+def test_what_is_cancelled_finds_nothing_in_what_it_left_out(monkeypatch):
+    run = good_run()
+    for taken in range(1, sum(map(len, run.evidence.traces.values())) + 1):
+        monkeypatch.setattr("checkers.invariants.stored._CANCELLED_EVERY", taken)
+        result = run_check(CheckSpec("invariants"), run, lambda: True)
+        assert (result.status, result.summary) == (Status.UNKNOWN, "cancelled"), taken

@@ -1,6 +1,7 @@
 """ISR and ELR as the metadata log decides on them: right logs pass, each wrong decision is found."""
 
 import uuid
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 
@@ -281,6 +282,12 @@ def test_a_topic_that_was_made_again_has_the_decisions_of_both_lives():
     (anomaly,) = run_check(CheckSpec("isr", {}), run).anomalies
     assert (anomaly["kind"], anomaly["partition"]) == ("isr-not-decided", "t0-0")
     assert (anomaly["node"], anomaly["t_ns"]) == ("n1", 2), "[2, 3] was never the ISR"
+
+    right = replace(run, evidence=replace(run.evidence, traces={"n1": trace("n1", *events[:2])}))
+    for more in range(len(START) + 3):
+        calls = iter([False] * more)
+        result = run_check(CheckSpec("isr", {}), right, lambda calls=calls: next(calls, True))
+        assert result.status is Status.UNKNOWN, "cancelled, it has read the first life alone"
 
 
 def test_a_log_that_begins_behind_a_snapshot_needs_it():
