@@ -210,9 +210,7 @@ class Evidence:
         """Name the monotonic clock of each (node, incarnation) that its trace names."""
         starts = (e for trace in self.traces.values() for e in trace if e.event == "start")
         named = ((start, start.fields.get("clock")) for start in starts)
-        return {
-            (s.node, s.incarnation): name for s, name in named if isinstance(name, str) and name
-        }
+        return {(s.node, s.incarnation): name for s, name in named if isinstance(name, str)}
 
 
 def run_clock(events: Sequence[Event]) -> RunClock | None:

@@ -325,7 +325,7 @@ def _times(own: Int64s, position: Int64s) -> tuple[Int64s, tuple[str, ...]]:
     time -= position
     np.maximum.accumulate(time, out=time)
     time += position
-    if len(time) and int(time[-1]) >= INFINITY_NS:
+    if int(time[-1]) >= INFINITY_NS:
         raise NotPlainError("a time that stands for never")
     latest = np.maximum.accumulate(np.maximum(own, -1))
     back = np.flatnonzero((own[1:] >= 0) & (own[1:] < latest[:-1]))

@@ -131,7 +131,7 @@ class VotersKnown(Invariant):
         """
         end_offset, own = fields["offset"], self.quorum.electorate.members(node).offset
         epoch, changed = self._changes.get(node, (-1, -1))
-        if fields["role"] == "leader" and epoch == fields["epoch"] and changed < end_offset:
+        if epoch == fields["epoch"] and changed < end_offset:
             insort(self._committed, changed)
             del self._changes[node]
         below = bisect_left(self._committed, end_offset)

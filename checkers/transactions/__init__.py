@@ -188,10 +188,9 @@ def _foreign_reply(error: ReplyError, model: str, operations: int) -> CheckResul
     """Return the verdict on a history with a completion that is not of its transaction."""
     summary = f"foreign-reply: {error}"
     found = anomaly("foreign-reply", str(error), error.operation)
-    is_missing = error.operation.output is None
     return CheckResult(
         NAME,
-        Status.UNKNOWN if is_missing else Status.FAIL,
+        Status.FAIL,
         summary,
         algorithm=model,
         operations=operations,
