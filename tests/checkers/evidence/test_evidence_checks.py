@@ -128,10 +128,14 @@ def test_a_malformed_quorum_state_or_leader_change_is_reported():
     result = run_check(CheckSpec("invariants"), good_run(quorum_states=states))
     assert result.status is Status.UNKNOWN
     assert "without a whole number" in result.summary
-    malformed = [*good_log("n2"), leader_change("n2", 6, 2, "n1")]
-    result = run_check(CheckSpec("invariants"), with_log("n2", malformed))
-    assert result.status is Status.UNKNOWN
-    assert "names no leader" in result.summary
+    voters = [{"voterId": 1, "directoryId": "d1"}, {"voterId": 2}]
+    for odd, said in (
+        (leader_change("n2", 6, 2, "n1"), "names no leader"),
+        (record("n2", 6, kind="control:KRAFT_VOTERS", voters=voters), "names no voters"),
+    ):
+        result = run_check(CheckSpec("invariants"), with_log("n2", [*good_log("n2"), odd]))
+        assert result.status is Status.UNKNOWN
+        assert said in result.summary
 
 
 @pytest.mark.parametrize("check", ["log-agreement", "invariants"])

@@ -120,6 +120,11 @@ def test_a_cell_that_is_taken_away_was_not_asked_for(workload, f, prefix, second
     assert (status, "unasked-record" in found) == (Status.FAIL, True)
 
 
+def test_an_answer_that_names_no_broker_epoch_is_looked_for_nowhere():
+    odd = [replace(REGISTERED, output=None), replace(REGISTERED, key="k")]
+    assert judged("brokers", [REGISTERED, *odd], HOLD["brokers"][1]) == (Status.PASS, set())
+
+
 def test_more_partitions_than_increments_fail():
     more = [*HOLD["partitions"][1], partition(4, "p", 2)]
     assert judged("partitions", [GROW], more) == (Status.FAIL, {"unasked-record"})

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from checkers import HistoryError, check, load_history, to_edn
 from checkers.history import NEMESIS, Event, EventType
-from checkers.history.edn import EdnSet, Keyword, read_all, write
+from checkers.history.edn import EdnSet, IndependentTuple, Keyword, read_all, write
 from checkers.verdict import Status
 
 VALUES = st.recursive(
@@ -35,12 +35,35 @@ def test_edn_reads_what_jepsen_prints():
     assert isinstance(form["f"], Keyword)
 
 
+def nested(depth):
+    return "[" * depth + "]" * depth
+
+
 @pytest.mark.parametrize(
-    "text", ["[1", "]", "{:a}", "{:a 1 :a 2}", '"open', "#=(exit)", "[1}", ":", "[" * 200, "1.2.3"]
+    "text",
+    ["[1", "]", "{:a}", "{:a 1 :a 2}", '"open', "#=(exit)", "[1}", ":", nested(102), "1.2.3"],
 )
 def test_edn_refuses_what_is_not_data(text):
     with pytest.raises(HistoryError, match="line 1: EDN"):
         list(read_all(text))
+
+
+def test_edn_is_read_as_deep_as_it_may_be_nested():
+    assert len(list(read_all(nested(101)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "is_tuple"),
+    [
+        ("#jepsen.independent/tuple [1 2]", True),
+        ("#jepsen.independent/tuple [1 2 3]", False),
+        ("#of.another/tuple [1 2]", False),
+        ("[1 2]", False),
+    ],
+)
+def test_only_a_tuple_of_jepsens_own_is_a_key_and_its_value(text, is_tuple):
+    [form] = read_all(text)
+    assert isinstance(form, IndependentTuple) is is_tuple
 
 
 def events(value):

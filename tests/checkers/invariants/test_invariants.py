@@ -3,6 +3,7 @@
 import pytest
 
 import checkers.invariants
+from checkers.invariants.commits import MajorityDurable
 from checkers.invariants.elections import PreElected
 from checkers.invariants.electorate import ANY
 from checkers.invariants.sight import Election
@@ -246,7 +247,7 @@ class Disks:
         return self.snapshots[node]
 
 
-VOTE = [vote("n1", 2, 3)]
+VOTE = [recovered("n1", 0), vote("n1", 2, 3)]
 TWO_SNAPSHOTS = [snapshot("n1", 0), snapshot("n2", 0)]
 SEEN_CASES = {
     "durable-vote": (VOTE, Disks(Election(2, -1, -1)), Disks(Election(2, -1, 3))),
@@ -557,6 +558,25 @@ def test_a_follower_takes_no_more_for_committed_than_leaders_announced(offset, f
         events += [recovered(node, 6), state(node, 1, "Resigned")]
     events += [hw("n1", 5, replicas=ALL_HAVE), hw("n2", offset)]
     assert broken(events, sight) == found
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [(NEWER, set()), ((5, 6, 2, 8), {"majority-durable"}), ((5, 6, 1, 9), {"majority-durable"})],
+)
+def test_a_voter_has_what_is_committed_if_it_holds_the_leaders_batch(other, found):
+    sight = Started(None, OLD, NEWER)
+    watcher = Watcher(sight, among=[MajorityDurable])
+    for event in [*QUORUM, recovered("n1", 6), state("n1", 1, "Resigned")]:
+        watcher.take(*event)
+    sight.held = [OLD, other]
+    for event in (recovered("n2", 6), state("n2", 1), hw("n1", 6, replicas=ALL_HAVE)):
+        watcher.take(*event)
+    assert {violation.property for violation in watcher.violations} == found
+
+
+def test_a_leader_needs_nobody_to_announce_that_nothing_is_committed():
+    assert broken([start("n1"), voters("n1"), hw("n1", 0, replicas=ALL_HAVE)]) == set()
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,8 @@ def test_an_acknowledgement_is_dirty_only_by_what_its_node_says_of_its_epoch_aft
         poll(5, BOTH, **marks | {"high_watermark": 2}),
     ):
         assert kinds([A, sent, later, whole(9, BOTH)]) == ({}, {})
+    unnamed = [replace(sent, node=None), poll(5, BOTH[:1], **marks | {"node": None})]
+    assert kinds([A, *unnamed, whole(9, BOTH)]) == ({}, {}), "which nodes these were is unknown"
     early = poll(5, BOTH[:1], **marks)
     assert kinds([A, sent, early, whole(9, BOTH)], acks="1") == ({}, {})
 

@@ -242,7 +242,8 @@ def test_of_two_bounds_on_an_outage_the_lower_one_is_kept():
 def test_the_shortest_plan_still_needs_the_absolute_floor():
     wanted = {"min_operations": 50, "faults": [], "leader_changes": 0}
     assert expected(rate_per_s=0.5, duration_s=1, faults=[]) == wanted
-    assert options_of({})["expectations"] == wanted
+    for plan in ({}, {"rate_per_s": 10_000}, {"duration_s": 10_000}):
+        assert options_of(plan)["expectations"] == wanted
 
 
 def test_scheduled_faults_are_planned_too_and_a_verb_of_a_strand_is_none():

@@ -32,6 +32,12 @@ def test_the_heal_of_another_entry_ends_no_fault_of_the_same_targets():
     assert (first.end_ns, second.end_ns) == (None, 2)
 
 
+def test_a_fault_that_had_ended_early_had_whatever_its_next_heal_measures():
+    gone = heal("a", verified=False, detail={"ended_early": ["nothing is lost"]})
+    (span,) = fault_spans(journal(inject("a"), gone, heal("a")))
+    assert (span.healed, span.ended_early) == (True, True)
+
+
 @pytest.mark.parametrize(
     ("rows", "left", "tried"),
     [

@@ -281,6 +281,9 @@ def test_a_completion_of_another_transaction_is_wrong(reply, kind):
 def test_a_completion_without_its_transaction_shows_nothing():
     nothing = op(0, "txn", (0, 9), input=[a("x", 1)], output=None)
     assert judged([nothing])[0] is Status.UNKNOWN
+    for model in ("list-append", "rw-register"):
+        unread = op(0, "txn", (0, 9), input=[r("x", None)], output=[["r", "x"]])
+        assert judged([unread], model)[0] is Status.UNKNOWN
     for kind in (INFO, FAIL):
         history = [op(0, "txn", (0, 9), input=[a("x", 1)], type=kind), txn(1, [r("x", [])])]
         assert judged(history)[0] is Status.PASS
