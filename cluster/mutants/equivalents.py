@@ -34,7 +34,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:broker.serving.fetch:_Delayed._find:never:0": (
         "who names an epoch asks its leader, and who names none names a rack"
     ),
-    "X:broker.replication.partition:Follower.on_fetch:extreme:1": (
+    "X:broker.replication.partition:Follower.on_fetch:extreme:0": (
         "`appends` notes it again before the log grows: all followers fetch in sessions"
     ),
     "X:controller.partitions.alter_partition:alter_partition:truth:0": (
@@ -89,6 +89,15 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:broker.replication.fetcher_manager:ReplicaFetcherManager.on_move:left-out:0": (
         "nobody waits for where a follower's log begins but who deletes records: then the leader's "
         "begins later, which it answers the follower, whose position is named afterwards anyway"
+    ),
+    "X:broker.replication.fetcher_manager:ReplicaFetcherManager.remove:left-out:1": (
+        "a fetcher that has no partition left asks for nothing more, and takes nothing"
+    ),
+    "X:broker.replication.partition:Partition.takes:relation:0": (
+        "no change of an ISR that a leader asks for leaves it as it is"
+    ),
+    "X:broker.serving.config_admin:_check_broker:left-out:0": (
+        "`incremental_changes` refuses the same, with another text"
     ),
     "X:broker.serving.config_admin:_response:truth:0": (
         "there is an error, or none, for each resource"

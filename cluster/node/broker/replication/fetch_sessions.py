@@ -181,7 +181,7 @@ class FetchSessions:
             return ErrorCode.fetch_session_topic_id_error
         session.epoch = session.epoch + 1 if session.epoch < 2**31 - 1 else 1
         session.used_ms = self._clock.monotonic_ms()
-        session.times.fetches(session.used_ms)
+        session.times.latest_ms = session.used_ms
         self._sessions[session.id] = self._sessions.pop(session.id)
         before = len(session.partitions)
         for partition in request.partitions:
@@ -238,7 +238,7 @@ class FetchSessions:
     def _open(self, request: data_messages.FetchRequest) -> Fetching:
         is_follower = request.replica_id > data_messages.CONSUMER
         session = _Session(data_messages.NO_SESSION, is_follower, self._clock.monotonic_ms())
-        session.times.fetches(session.used_ms)
+        session.times.latest_ms = session.used_ms
         session.partitions = {(row.topic, row.index): row for row in request.partitions}
         session.stirred = dict.fromkeys(session.partitions)
         session.is_by_name = all(isinstance(topic, str) for topic, _ in session.partitions)

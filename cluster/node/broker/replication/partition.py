@@ -70,11 +70,6 @@ class FetchTimes:
     """When a follower's present session fetched: what it does not name is where it was before."""
 
     latest_ms: float = -math.inf
-    previous_ms: float = -math.inf
-
-    def fetches(self, now_ms: float) -> None:
-        """Take the next Fetch."""
-        self.previous_ms, self.latest_ms = self.latest_ms, now_ms
 
 
 @dataclass(slots=True)
@@ -103,8 +98,6 @@ class Follower:
         times: FetchTimes | None = None,
     ) -> None:
         """Take a fetch at `fetch_offset`, which is the follower's log end."""
-        if times is not None and times is self.times:
-            self.fetched_ms = max(self.fetched_ms, times.previous_ms)
         self.times = times
         if fetch_offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)

@@ -90,7 +90,7 @@ def test_who_lags_is_not_waited_for_when_the_leader_begins_another_epoch():
     times = FetchTimes()
 
     def fetch(offset):
-        times.fetches(leader.clock.monotonic_ms())
+        times.latest_ms = leader.clock.monotonic_ms()
         leader.partition.on_fetch(3, offset, 0, 13, times)
 
     fetch(1)
@@ -220,7 +220,7 @@ def test_a_follower_of_a_partition_where_nothing_happens_is_caught_up_by_fetches
     for broker in (2, 3):
         leader.partition.on_fetch(broker, 4, 0, leader.brokers[broker], times)
     leader.clock.now_ms = 60_000.0
-    times.fetches(leader.clock.now_ms)  # a Fetch of the session that names it not
+    times.latest_ms = leader.clock.now_ms  # a Fetch of the session that names it not
     leader.partition.appends()
     leader.append()
     leader.clock.now_ms += 999.0
