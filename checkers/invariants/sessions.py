@@ -122,10 +122,30 @@ class ReleasedInTime(Invariant):
         )
 
 
+class OfflineReported(Invariant):
+    """A heartbeat names all log directories out of use that the broker's metadata have online.
+
+    One that is named once may be lost with its heartbeat: what was led from there keeps no leader.
+    """
+
+    name = "offline-reported"
+    source = "KIP-858, BrokerHeartbeat, OfflineLogDirs"
+
+    def on_heartbeat_sent(self, node: str, fields: Fields) -> Broken | None:
+        left_out = sorted({*fields["lost"]} - {*fields["named"]})
+        if not left_out:
+            return None
+        return Broken(
+            f"{node} has lost log directory {left_out[0]}, which its metadata have online, and "
+            f"sends a heartbeat of broker {fields['broker']} that does not name it"
+        )
+
+
 SESSIONS: tuple[type[Invariant], ...] = (
     FencedSilent,
     SilentFenced,
     OneIncarnation,
     UncleanIneligible,
     ReleasedInTime,
+    OfflineReported,
 )

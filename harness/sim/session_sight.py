@@ -8,7 +8,9 @@ their clocks, and their answers, and looks at the active controller at its trace
   its end, to be fenced, or with a log directory that is offline (`broker-fenced`);
 - one that is not fenced, though it was silent for twice its session (`broker-silent`);
 - a registration that is answered (`broker-registered`), and the answer to a heartbeat by which a
-  broker that shuts down may end (`broker-released`).
+  broker that shuts down may end (`broker-released`);
+- a heartbeat as its broker sends it, and the log directories that are out of use there and that its
+  metadata have online (`heartbeat-sent`).
 
 The controller's own broker is left out: what that asks for passes no network.
 """
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from checkers.invariants.sessions import Registered, Session
 from checkers.invariants.sight import node_name
@@ -99,6 +102,7 @@ class SessionWatch:
         for kind in (EncodedRequest, BrokerRegistrationRequest, BrokerHeartbeatRequest):
             world.mesh.on_serve[kind].append(self._hear)
             world.mesh.on_answer[kind].append(self._answer)
+        world.mesh.on_ask[BrokerHeartbeatRequest].append(self._look_at_directories)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -160,6 +164,29 @@ class SessionWatch:
         # One that is about to be fenced may be active again before this is answered.
         active = _active(state) & _active(_newest(process))
         self._asked[number] = _Asked(message, process.name, claim, active=active)
+
+    def _look_at_directories(self, name: str, request: Any) -> None:
+        """Show a heartbeat of a broker that has lost a log directory, and not that of its metadata.
+
+        With that, or the last one, it ends.
+        """
+        process = self._nodes[name].process
+        if process is None or process.node is None or process.node.replicas is None:
+            return
+        known, logs = _image(process).brokers.get(request.broker_id), process.node.replicas.logs
+        lost = {
+            directory.directory_id
+            for directory in logs.directories
+            if directory.is_offline and directory.disk is not self._nodes[name].disk
+        }
+        if known is None or known.epoch != request.broker_epoch or not lost or not logs.online:
+            return
+        shown = {
+            "broker": known.id,
+            "lost": sorted(map(str, lost.intersection(known.log_dirs))),
+            "named": sorted(map(str, request.offline_log_dirs)),
+        }
+        self._watcher.take(name, "heartbeat-sent", shown)
 
     # -- answers ---------------------------------------------------------------------------------
 

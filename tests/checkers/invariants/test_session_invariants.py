@@ -77,6 +77,15 @@ def test_a_broker_ends_when_others_know_that_it_leads_nothing(known, found):
     assert broken("broker-released", {"broker": 2, "offset": 70, "known": known}) == found
 
 
+@pytest.mark.parametrize(
+    ("lost", "named", "found"),
+    [(["a"], [], {"offline-reported"}), (["a"], ["a"], set()), ([], ["a"], set())],
+    ids=["it is left out", "it is named", "the metadata know of it"],
+)
+def test_a_heartbeat_names_what_is_out_of_use(lost, named, found):
+    assert broken("heartbeat-sent", {"broker": 2, "lost": lost, "named": named}) == found
+
+
 # -- looks at requests ---------------------------------------------------------------------------
 
 OWN, OTHER = 2, 3
@@ -97,7 +106,9 @@ class Controller:
         )
         self.now_ms = 0.0
         self._process = SimpleNamespace(name="n1", node=node, monotonic_ms=lambda: self.now_ms)
-        mesh = SimpleNamespace(on_serve=defaultdict(list), on_answer=defaultdict(list))
+        mesh = SimpleNamespace(
+            on_ask=defaultdict(list), on_serve=defaultdict(list), on_answer=defaultdict(list)
+        )
         self.clock = SimpleNamespace(rate=1.0)
         nodes = {"n1": SimpleNamespace(process=self._process, clock=self.clock)}
         world = SimpleNamespace(nodes=nodes, observers=[], mesh=mesh)
