@@ -7,7 +7,8 @@ neither being written nor waits to be removed; `move-seen`, a replica begins its
 directory, and whether it has a folder there; `logs-seen`, the log directories in which a broker has
 a log of a partition, or a future log; `request-late`, a request that a broker took so long
 ago and has not answered, and for how long it was to wait; `entry-seen`, an entry of the offset
-index of a segment, and the last offset of the batch to which it points.
+index of a segment, and the last offset of the batch to which it points; `watch-left`, how many
+Fetch sessions or requests a broker watches partitions for that are over.
 """
 
 from __future__ import annotations
@@ -110,6 +111,20 @@ class AnsweredInTime(Invariant):
         )
 
 
+class WatchesEnd(Invariant):
+    """What a broker watches for a Fetch session, or a request that waits, ends with that.
+
+    Both are bounded, and what is left of each would grow for as long as the broker runs.
+    """
+
+    name = "watches-end"
+    source = "KIP-227, max.incremental.fetch.session.cache.slots; DelayedOperationPurgatory.java"
+
+    def on_watch_left(self, node: str, fields: Fields) -> Broken | None:
+        count, what = fields["count"], fields["what"]
+        return Broken(f"{node} watches partitions for {count} x {what} that it has no more")
+
+
 class BatchesIndexed(Invariant):
     """An entry that a broker adds to an offset index points at the batch whose end it names.
 
@@ -135,5 +150,6 @@ UPKEEP: tuple[type[Invariant], ...] = (
     SnapshotsCleaned,
     MoveKept,
     AnsweredInTime,
+    WatchesEnd,
     BatchesIndexed,
 )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, Final
 
 from checkers.invariants.upkeep import CHECKPOINT_MS, SLACK_MS
@@ -23,6 +23,7 @@ from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.world import SimWorld
 from cluster.node.assembly import Node
 from cluster.node.broker.replication.replica_manager import ReplicaManager
+from cluster.node.broker.serving.fetch import _Delayed
 from cluster.node.kraft.snapshot_store import SnapshotStore
 from cluster.node.log.batch.records import HEADER_BYTES, CorruptBatchError, parse_header
 from cluster.node.log.data.data_log import DataLog
@@ -126,6 +127,7 @@ class UpkeepWatch:
                 continue
             if process.node.replicas is not None:
                 self._look_at_requests(process, process.node.replicas)
+                self._look_at_watches(process, process.node.replicas)
                 self._look_at_logs(process, process.node.replicas)
             is_still = host.disk.is_idle and not host.disk.detached
             if is_still and not process.node.raft._halted:
@@ -188,6 +190,23 @@ class UpkeepWatch:
                     "waits_ms": waits_ms,
                 }
                 self._watcher.take(process.name, "request-late", shown)
+
+    def _look_at_watches(self, process: Incarnation, manager: ReplicaManager) -> None:
+        """Show how much is watched for Fetch sessions, and requests, that there are no more."""
+        sessions, fetches, others = manager.fetch_sessions, manager.fetches, manager.delayed
+        fetching = {
+            each.operation._fetching._session
+            for each in fetches._waiting
+            if isinstance(each.operation, _Delayed)
+        }
+        counts = {
+            "Fetch session": _count(sessions._watchers, {*sessions._sessions.values(), *fetching}),
+            "Fetch": _count(fetches._watchers, fetches._waiting),
+            "Produce or DeleteRecords": _count(others._watchers, others._waiting),
+        }
+        for what, count in counts.items():
+            if count:
+                self._watcher.take(process.name, "watch-left", {"what": what, "count": count})
 
     def _look_at_logs(self, process: Incarnation, manager: ReplicaManager) -> None:
         """Show each partition that has logs in several directories."""
@@ -277,6 +296,11 @@ class UpkeepWatch:
             is_there = not disk.is_idle or disk.exists(directory.future_logs[at].directory)
             shown = {"name": str(at), "to_dir": directory.path, "is_there": is_there}
             self._watcher.take(process.name, "move-seen", shown)
+
+
+def _count(watchers: Mapping[Any, Iterable[object]], there: Container[object]) -> int:
+    """Count what watches something and is not there."""
+    return len({each for found in watchers.values() for each in found if each not in there})
 
 
 def _checkpoint(directory: LogDirectory) -> dict[TopicPartition, int] | None:

@@ -54,6 +54,10 @@ def test_a_request_is_answered_when_its_time_is_over(for_ms, found):
     assert broken("request-late", request="Fetch", for_ms=for_ms, waits_ms=500.0) == found
 
 
+def test_nothing_is_watched_for_a_session_that_is_over():
+    assert broken("watch-left", what="Fetch session", count=1) == ["watches-end"]
+
+
 @pytest.mark.parametrize(
     ("end", "found"),
     [(7, []), (8, ["batches-indexed"]), (None, ["batches-indexed"])],
