@@ -5,7 +5,8 @@ leader calls committed, beside the ends of all replicas' logs and what the newes
 say of the partition, in a `Led`. `led`: what a leader knows of its followers, beside what the world
 saw arrive, in a `Lead`. `isr-proposal`: a leader's AlterPartition arrives at a controller, as a
 `Proposal`. `isr-change`: a leader has no answer to a change that it asked for and does not wait for
-it, with the leader and partition epochs in which it asked and which it knows.
+it, with the leader and partition epochs in which it asked and which it knows. `isr-lag`: a member
+of the ISR lacks what its leader had a while ago, and for how long it has.
 
 A leader may know less than the metadata. Within its leader epoch nobody but itself asks to enlarge
 its ISR, one change at a time, and it counts a member from when it asks: so whatever the newest ISR
@@ -17,10 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from checkers.invariants.fold import Broken, Invariant
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields, node_name
+
+_SLACK_MS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,27 @@ class LagAllowed(Invariant):
         return None
 
 
+class LagEnds(Invariant):
+    """A replica that lags for too long is asked to leave the ISR: else nothing is committed by it.
+
+    A leader looks twice in `replica.lag.time.max.ms`. It may ask in vain, and ask again.
+    """
+
+    name = "lag-ends"
+    source = "KIP-16, maybeShrinkIsr"
+
+    def on_isr_lag(self, node: str, fields: Fields) -> Broken | None:
+        for_ms, lag_max_ms = fields["for_ms"], fields["lag_max_ms"]
+        if for_ms <= 1.5 * lag_max_ms + _SLACK_MS:
+            return None
+        return Broken(
+            f"{node} leads {fields['name']} in leader epoch {fields['leader_epoch']} and keeps "
+            f"broker {fields['follower']} in the ISR, which has lacked for {for_ms:.1f} ms what "
+            f"the leader had, where replica.lag.time.max.ms is {lag_max_ms:g}",
+            (node, node_name(fields["follower"])),
+        )
+
+
 class JoinsInEpoch(Invariant):
     """A replica comes into the ISR once its log reaches the start of its leader's epoch.
 
@@ -247,6 +272,7 @@ REPLICATION: tuple[type[Invariant], ...] = (
     HeldInSync,
     EnoughInSync,
     LagAllowed,
+    LagEnds,
     JoinsInEpoch,
     ChangeAwaited,
     CountedByFetch,

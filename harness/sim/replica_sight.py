@@ -8,12 +8,16 @@ that it has asked for; the rest breaks nothing.
 
 For that it notes which followers fetch in a leader's epoch where logs agree, and which fetch at the
 end of their leader's log; beside the latter, and how far each has fetched in a leader epoch, it
-shows what a leader asks of a controller.
+shows what a leader asks of a controller. It shows as well for how long a member of the ISR has
+lagged, by the clock of a leader that has asked for nothing meanwhile, if its timer has had the time
+to find that. A process whose clock has run at two rates is left out there: a timer that it set at
+the slower one comes late by the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from checkers.invariants.replicas import Lead, Led, Proposal
 from checkers.invariants.sight import node_name
@@ -48,6 +52,17 @@ Changes = dict[PartitionKey, tuple[int, int]]
 """Leader and partition epoch of the partitions whose ISR is to change."""
 
 
+@dataclass(slots=True)
+class _Behind:
+    """A member of an ISR that has not reached what its leader had for a while."""
+
+    end_offset: int
+    """Of the leader's log when that began."""
+    since_ms: float
+    seen_ms: float
+    """At the last look. What was due while a process was stopped may come after a first one."""
+
+
 class ReplicaWatch:
     """See the module."""
 
@@ -66,6 +81,10 @@ class ReplicaWatch:
         """By process and follower: what that asked for last; its session goes on with it."""
         self._asked: dict[Process, tuple[AlterPartitionRequest, Changes]] = {}
         """What brokers have asked controllers for last, and have no answer to."""
+        self._clock_ms: dict[Process, float] = {}
+        """What their clocks were at their first event. Each change of its rate changes it."""
+        self._behind: dict[tuple[Process, PartitionKey, int], dict[int, _Behind]] = {}
+        """By process, partition and leader epoch."""
         world.observers.append(self._observe)
         world.mesh.on_ask[AlterPartitionRequest].append(self._ask)
         world.mesh.on_answer[AlterPartitionRequest].append(self._answer)
@@ -73,13 +92,17 @@ class ReplicaWatch:
             world.mesh.on_serve[kind].append(self._serve)
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
+        self._clock_ms.setdefault(_id(process), self._nodes[process.name].clock.offset_ms)
         if event == _FOLLOWS:
             self._heard.pop((_id(process), fields["topic"], fields["partition"]), None)
 
     def _ask(self, name: str, message: object) -> None:
         process = self._nodes[name].process
         if process is not None and isinstance(message, AlterPartitionRequest):
-            self._asked[_id(process)] = message, _changes(message)
+            changes = _changes(message)
+            self._asked[_id(process)] = message, changes
+            for key, (leader_epoch, _) in changes.items():
+                self._behind.pop((_id(process), key, leader_epoch), None)
 
     def _answer(self, name: str, request: object, response: object) -> None:
         del response
@@ -109,6 +132,7 @@ class ReplicaWatch:
             if replica.partition.followers:
                 self._look_at(process, replica, held.get(replica.key, []))
             self._look_at_followers(process, replica)
+            self._look_at_lag(process, replica)
         if isinstance(message, FetchRequest) and message.replica_id >= 0:
             self._note_fetch(process, led, message)
 
@@ -265,6 +289,35 @@ class ReplicaWatch:
             has_epoch=has_epoch,
         )
         self._watcher.take(process.name, "led", {"lead": lead})
+
+    def _look_at_lag(self, process: Incarnation, replica: Replica) -> None:
+        """Show members of the ISR that lag at this look, and for how long they did at the last."""
+        partition, now_ms = replica.partition, process.monotonic_ms()
+        at = _id(process), replica.key, partition.leader_epoch
+        clock_ms = self._nodes[process.name].clock.offset_ms
+        if partition.change_in_flight or self._clock_ms.get(_id(process)) != clock_ms:
+            self._behind.pop(at, None)
+            return
+        before = self._behind.get(at, {})
+        behind = self._behind[at] = {}
+        for number, follower in partition.followers.items():
+            if number not in partition.isr:
+                continue
+            seen = before.get(number)
+            if seen is None or follower.end_offset >= seen.end_offset:
+                behind[number] = _Behind(replica.log.end_offset, now_ms, now_ms)
+                continue
+            behind[number] = seen
+            if partition.lag_time_max_ms < seen.seen_ms - seen.since_ms and seen.seen_ms < now_ms:
+                shown = {
+                    "name": str(replica.at),
+                    "leader_epoch": partition.leader_epoch,
+                    "follower": number,
+                    "for_ms": seen.seen_ms - seen.since_ms,
+                    "lag_max_ms": partition.lag_time_max_ms,
+                }
+                self._watcher.take(process.name, "isr-lag", shown)
+            seen.seen_ms = now_ms
 
     def _running(self) -> Iterator[Node]:
         for host in self._nodes.values():

@@ -99,6 +99,12 @@ def test_a_member_leaves_once_it_has_lagged_for_as_long_as_is_allowed(ago_ms, fo
     assert broken("isr-proposal", {"proposal": proposal}) == found
 
 
+@pytest.mark.parametrize(("for_ms", "found"), [(451.1, ["lag-ends"]), (451.0, [])])
+def test_a_member_that_lags_is_asked_to_leave_by_the_second_look_of_its_leader(for_ms, found):
+    lag = {"name": "t-0", "leader_epoch": 4, "follower": 2, "for_ms": for_ms, "lag_max_ms": 300.0}
+    assert broken("isr-lag", lag) == found
+
+
 @pytest.mark.parametrize(
     ("reached", "found"),
     [
