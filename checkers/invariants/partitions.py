@@ -9,10 +9,13 @@ with the high watermark when it came and as it is; `remembered`, up to where a l
 batch that it remembers of any idempotent producer, and its high watermark; `log-topic`, the topic
 that a replica is of and the one that its log was made for; `producer-answer`, the sequences of a
 batch and of those that its leader remembers when it answers; `producer-batches`, the sequences that
-a replica remembers of a producer; `deletion`, a DeleteRecords, its answer, and where the leader's
-log begins and is committed; `directory-marked`, that a log directory in use has the mark of a
-clean shutdown; `replica-used`, that a broker leads or follows, up to where its metadata go, and
-where it is registered.
+a replica remembers of a producer; `acknowledged`, acks and end of a batch that is answered without
+an error, and up to where its leader has committed, and what a kill of it keeps; `deletion`, a
+DeleteRecords, its answer, and where the leader's log begins and is committed; `directory-marked`,
+that a log directory in use has the mark of a clean shutdown; `replica-used`, that a broker leads or
+follows, up to where its metadata go, and where it is registered; `replica-placed`, the log
+directory that a replica has moved to, and the one that its broker's metadata have had it in since
+the move began.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 
 _SEQUENCE_MAX: Final = 2**31 - 1
+_OF_ALL: Final = -1
+_OF_LEADER: Final = 1
+"""Acks that a Produce may ask for, beside 0."""
 _COMMITTED: Final = -1
 """The offset that a DeleteRecords names for the high watermark."""
 
@@ -122,6 +128,24 @@ class MarkRemoved(Invariant):
         )
 
 
+class MovedAsAssigned(Invariant):
+    """A replica moves to another log directory once the metadata have it there.
+
+    Else the loss of that directory counts for nothing: its broker leads on in the metadata.
+    """
+
+    name = "moved-as-assigned"
+    source = "KIP-858, ReplicaAlterLogDirsThread; KAFKA-16082"
+
+    def on_replica_placed(self, node: str, fields: Fields) -> Broken | None:
+        if fields["assigned"] == fields["to"]:
+            return None
+        return Broken(
+            f"{node} has moved {fields['name']} to {fields['to_dir']}, directory {fields['to']}, "
+            f"and has metadata by which it is in {fields['assigned']}"
+        )
+
+
 class RememberedInLog(Invariant):
     """What a replica remembers of producers is in its log: the rest is no duplicate.
 
@@ -153,6 +177,28 @@ class OwnTopic(Invariant):
         return Broken(
             f"{node} uses for {fields['name']} of topic {fields['topic']} a log that was made for "
             f"topic {fields['held']}"
+        )
+
+
+class AcksAwaited(Invariant):
+    """A leader answers a Produce once the acks are there that it asks for, also a retry's.
+
+    All that are in sync have what is committed. What a kill of the leader takes is no ack of its
+    own.
+    """
+
+    name = "acks-awaited"
+    source = "acks of producers; DelayedProduce; KIP-98"
+
+    def on_acknowledged(self, node: str, fields: Fields) -> Broken | None:
+        acks, end = fields["acks"], fields["end"]
+        has = {_OF_ALL: fields["high_watermark"], _OF_LEADER: fields["written_end"]}.get(acks, end)
+        if has >= end:
+            return None
+        what = "has committed" if acks == _OF_ALL else "keeps if it is killed"
+        return Broken(
+            f"{node} leads {fields['name']} and has answered a Produce with acks {acks} of what "
+            f"lies below {end}, while it {what} all below {has}"
         )
 
 
@@ -230,8 +276,10 @@ PARTITIONS: tuple[type[Invariant], ...] = (
     FetchAnswered,
     CaughtUpFirst,
     MarkRemoved,
+    MovedAsAssigned,
     RememberedInLog,
     OwnTopic,
+    AcksAwaited,
     DeletesAsked,
     Sequences,
 )

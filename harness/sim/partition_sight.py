@@ -3,9 +3,10 @@
 `PartitionWatch(world, watcher)` looks at what a broker leads, and at the Fetches that wait there,
 whenever a Fetch or a Produce is about to be served, in the state that all before has left: what is
 wrong there is shown. It shows a replica's log and the topic that it was made for when that is led,
-followed or cut, what a leader remembers of a producer when it answers that, what a controller
-agrees to of ISRs, a log directory that is in use and has the mark of a clean shutdown, and whether
-a broker that uses a replica has the metadata of its own registration.
+followed or cut, what a leader has committed, and remembers of a producer, when it answers that,
+what a controller agrees to of ISRs, a log directory that is in use and has the mark of a clean
+shutdown, whether a broker that uses a replica has the metadata of its own registration, and whether
+a replica that has moved to another log directory is where the metadata have it.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ from cluster.node.protocol.data_messages import (
 from cluster.node.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
 
 _FOLLOWS = "replica-follower"
+_MOVING = "replica-moving"
 _MOVED = "replica-moved"
 _ISR = "replica-isr"
 _OF_LOGS = (_FOLLOWS, "replica-leader", "replica-truncated")
-_OF_REPLICAS = (*_OF_LOGS, _MOVED, _ISR)
+_OF_REPLICAS = (*_OF_LOGS, _MOVING, _MOVED, _ISR)
 
 Process = tuple[str, int]
 """A node and the number of its incarnation."""
@@ -53,6 +55,8 @@ class PartitionWatch:
         self._watcher = watcher
         self._changed_ms: dict[tuple[Process, str, int], float] = {}
         """By process, topic and index: when it heard last of an ISR within its leader epoch."""
+        self._moving: dict[tuple[Process, str, int], int | None] = {}
+        """The same: the partition epoch in which its replica began to move."""
         self._asked: dict[int, tuple[AlterPartitionRequest, dict[PartitionKey, int]]] = {}
         """By broker: its last request, and the partition epochs that were committed by then."""
         world.observers.append(self._observe)
@@ -116,6 +120,8 @@ class PartitionWatch:
             self._changed_ms[at] = process.monotonic_ms()
         elif event in (_FOLLOWS, _MOVED):
             self._changed_ms.pop(at, None)
+        if event in (_MOVING, _MOVED):
+            self._look_at_move(process, at, fields["to_dir"], event)
         if event in _OF_LOGS:
             self._look_at_log(process, TopicPartition(topic, index))
 
@@ -129,6 +135,30 @@ class PartitionWatch:
             "broker_epoch": process.node.lifecycle.broker_epoch,
         }
         self._watcher.take(process.name, "replica-used", shown)
+
+    def _look_at_move(
+        self, process: Incarnation, at: tuple[Process, str, int], to_dir: str, event: str
+    ) -> None:
+        """Show where the metadata have a replica that has moved, as far as its broker knows them.
+
+        Another partition epoch is another state of the metadata, which may have had it there.
+        """
+        assert process.node is not None, "it traced"
+        manager, (_, topic, index) = process.node.replicas, at
+        assert manager is not None, "it has replicas"
+        topic_id = manager.state.topic_names.get(topic)
+        held = None if topic_id is None else manager.state.partitions.get((topic_id, index))
+        if event == _MOVING:
+            self._moving[at] = None if held is None else held.partition_epoch
+        elif held is not None and self._moving.get(at) == held.partition_epoch:
+            target = manager.logs.at_path(to_dir)
+            shown = {
+                "name": f"{topic}-{index}",
+                "to_dir": to_dir,
+                "to": str(None if target is None else target.directory_id),
+                "assigned": str(manager._assigned_directory(TopicPartition(topic, index))),
+            }
+            self._watcher.take(process.name, "replica-placed", shown)
 
     def _look_at_marks(self, process: Incarnation) -> None:
         """Show a mark that a crash would leave, in a directory that is open."""
@@ -176,6 +206,16 @@ class PartitionWatch:
             if not isinstance(replica, Replica):
                 continue
             header = parse_header(asked.records)
+            is_one = len(request.partitions) == 1  # else it may have waited for others
+            if is_one and row.error is ErrorCode.none and replica.partition.leads:
+                shown = {
+                    "name": str(replica.at),
+                    "acks": request.acks,
+                    "end": row.base_offset + header.last_offset_delta + 1,
+                    "high_watermark": replica.partition.high_watermark,
+                    "written_end": replica.log.written_end_offset,
+                }
+                self._watcher.take(name, "acknowledged", shown)
             entry = replica.log.producers.producers.get(header.producer_id)
             if entry is None or entry.epoch != header.producer_epoch:
                 continue

@@ -62,6 +62,27 @@ def test_a_log_directory_in_use_has_no_mark_of_a_clean_shutdown():
     assert broken("directory-marked", directory="/d") == ["mark-removed"]
 
 
+@pytest.mark.parametrize(
+    ("acks", "high_watermark", "written_end", "found"),
+    [
+        (-1, 8, 9, ["acks-awaited"]),
+        (-1, 9, 9, []),
+        (1, 9, 8, ["acks-awaited"]),
+        (1, 0, 9, []),
+        (0, 0, 0, []),
+    ],
+    ids=["not committed", "just that", "not written", "not committed, as is asked", "not asked"],
+)
+def test_a_produce_is_answered_once_its_acks_are_there(acks, high_watermark, written_end, found):
+    marks = {"high_watermark": high_watermark, "written_end": written_end}
+    assert broken("acknowledged", acks=acks, end=9, **marks) == found
+
+
+@pytest.mark.parametrize(("assigned", "found"), [("A", ["moved-as-assigned"]), ("B", [])])
+def test_a_replica_moves_to_where_the_metadata_have_it(assigned, found):
+    assert broken("replica-placed", to_dir="/b", to="B", assigned=assigned) == found
+
+
 @pytest.mark.parametrize(("offset", "found"), [(69, ["caught-up-first"]), (70, []), (90, [])])
 def test_a_log_is_opened_with_the_metadata_of_the_registration(offset, found):
     assert broken("replica-used", offset=offset, broker_epoch=70) == found

@@ -294,6 +294,7 @@ def test_drawn_worlds_with_logs_are_silent(seed):
 
 _SNAPSHOTS = "X:controller.metadata.snapshot_generator:SnapshotGenerator"
 _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
+_LIFECYCLE = "X:broker.lifecycle.registration:BrokerLifecycleManager"
 
 
 @pytest.mark.slow
@@ -330,6 +331,11 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
         ("M39C", 43, "newest-changed"),
         ("X:log.storage.index:OffsetIndex.truncate:never:0", 1, "batches-indexed"),
         ("X:broker.replication.partition:Follower.is_caught_up:connector:0", 4, "lag-allowed"),
+        ("X:broker.replication.replica_manager:ReplicaManager._shrink:left-out:0", 1, "lag-ends"),
+        (f"{_MOVES}._advance:connector:0", 6, "moved-as-assigned"),
+        (f"{_LIFECYCLE}.report_offline:left-out:0", 12, "offline-reported"),
+        ("X:broker.serving.produce:_Delayed._outcome:always:5", 0, "acks-awaited"),
+        ("X:broker.replication.fetch_sessions:FetchSessions._drop:left-out:1", 1, "watches-end"),
         (
             "X:broker.lifecycle.producer_ids:ProducerIdManager._serve:number:0",
             4,
