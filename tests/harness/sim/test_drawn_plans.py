@@ -302,7 +302,7 @@ _LIFECYCLE = "X:broker.lifecycle.registration:BrokerLifecycleManager"
     ("mutant", "seed", "expected"),
     [
         ("M34", 43, "log"),
-        ("M36A", 25, "log"),
+        ("M36A", 25, "acks-awaited"),
         ("M36B", 276, "held-in-sync"),
         ("M36C", 17, "enough-in-sync"),
         ("X:broker.replication.partition:Partition._adopt:left-out:3", 9, "enough-in-sync"),
