@@ -50,7 +50,6 @@ class EventQueue:
 
     def resume(self, event: Callable[[], None]) -> None:
         """Go on with the event that held the queue, then with those that wait."""
-        self._check()
         assert self._held, "nothing held the queue"
         assert not self._running
         self._held = False
