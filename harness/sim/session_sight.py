@@ -79,6 +79,8 @@ class _Asked:
     """Of a registration: when the incarnation before was heard of; never, if nothing keeps it."""
     active: frozenset[Session] = frozenset()
     """Of a heartbeat that may let the broker end: all that were active."""
+    offset: int = -1
+    """Of such a one: at this offset at the earliest the broker leads nothing."""
 
 
 class SessionWatch:
@@ -154,16 +156,21 @@ class SessionWatch:
         self._asked.pop(number, None)
         session, state = (number, int(request.broker_epoch)), _image(process)
         known = state.brokers.get(request.broker_id)
-        if known is None or not known.in_controlled_shutdown or request.want_fence:
+        if known is None or request.want_fence:
             return
         if known.fenced:
             return  # it leads nothing, and may end whoever knows
+        if known.in_controlled_shutdown:
+            offset = self._not_ending.get(session)
+        else:
+            leads = _leads(state, number) and _leads(_newest(process), number)
+            offset = _offset(process) if leads and request.want_shut_down else None
         lost = claim.silence_ms(session, process.monotonic_ms()) >= _session_ms(process)
-        if lost or request.offline_log_dirs or session not in self._not_ending:
+        if lost or request.offline_log_dirs or offset is None:
             return
         # One that is about to be fenced may be active again before this is answered.
         active = _active(state) & _active(_newest(process))
-        self._asked[number] = _Asked(message, process.name, claim, active=active)
+        self._asked[number] = _Asked(message, process.name, claim, active=active, offset=offset + 1)
 
     def _look_at_directories(self, name: str, request: Any) -> None:
         """Show a heartbeat of a broker that has lost a log directory, and not that of its metadata.
@@ -245,7 +252,7 @@ class SessionWatch:
         others = asked.active & _active(_image(process))
         shown = {
             "broker": session[0],
-            "offset": self._not_ending[session] + 1,
+            "offset": asked.offset,
             "known": {
                 other[0]: self._known.get(other, -1)
                 for other in others
@@ -312,6 +319,18 @@ def _newest(process: Incarnation) -> MetadataState:
     """What an active controller goes by: with what it has appended and not committed yet."""
     assert process.node is not None, "it is asked before"
     return process.node.controller.speculative.state
+
+
+def _offset(process: Incarnation) -> int:
+    assert process.node is not None, "it is asked before"
+    return process.node.controller.image.offset
+
+
+def _leads(state: MetadataState, broker: int) -> bool:
+    keys = list(state.partitions.keys())
+    return any(
+        each is not None and each.leader == broker for each in map(state.partitions.get, keys)
+    )
 
 
 def _session_ms(process: Incarnation) -> float:

@@ -13,6 +13,7 @@ from checkers.invariants.watcher import Watcher
 from cluster.node.controller.metadata.replay import replay as replay_record
 from cluster.node.controller.metadata.state import committed_state
 from cluster.node.controller.records.broker import RegisterBrokerRecord
+from cluster.node.controller.records.topic import PartitionRecord, TopicRecord
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
     NO_THROTTLE,
@@ -126,6 +127,21 @@ class Controller:
         self.image.offset = self._offset
         self._replay(self.image.state, broker, changes)
 
+    def lead(self, broker):
+        """Commit a partition that a broker leads."""
+        topic = uuid.UUID(int=1)
+        replay_record(self.image.state, TopicRecord(name="t", topic_id=topic))
+        partition = PartitionRecord(
+            partition_id=0,
+            topic_id=topic,
+            replicas=(OWN, OTHER),
+            isr=(OWN, OTHER),
+            leader=broker,
+            leader_epoch=0,
+            partition_epoch=0,
+        )
+        replay_record(self.image.state, partition)
+
     def append(self, broker, **changes):
         """Append a change of what is committed of one broker, and of the other not."""
         ahead = self._process.node.controller.speculative = SimpleNamespace(state=committed_state())
@@ -202,6 +218,23 @@ def test_a_broker_that_shuts_down_waits_for_nobody_who_is_about_to_be_fenced():
     controller.append(OTHER, fenced=True)
     controller.answers(heartbeat(OWN, 13, shuts_down=True), released(may_end=True))
     assert controller.found == set()
+
+
+@pytest.mark.parametrize(
+    ("leader", "known", "found"),
+    [
+        (OWN, 12, {"released-in-time"}),
+        (OTHER, 12, set()),
+        (OWN, 99, set()),
+    ],
+    ids=["another broker sends clients to it", "it leads nothing", "the other knows what is to be"],
+)
+def test_a_broker_that_leads_is_not_let_go_at_once(leader, known, found):
+    controller = Controller()
+    controller.lead(leader)
+    controller.answers(heartbeat(OTHER, known), released(may_end=False))
+    controller.answers(heartbeat(OWN, 12, shuts_down=True), released(may_end=True))
+    assert controller.found == found
 
 
 @pytest.mark.parametrize(
