@@ -41,6 +41,8 @@ class Partition:
     """Of these: the log directory of its replica is not known to be offline."""
     unplaced: frozenset[int] = frozenset()
     """Of its replicas: in no directory yet, on a broker that has a single one."""
+    last_known: tuple[int, ...] = ()
+    """The leader that it had last, where that may be elected again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class ValidBrokers(Invariant):
     """Brokers and partitions are consistent in every committed state.
 
     After ValidControllerState and ValidControllerIsrAndElr of KIP-966's specification, and Kafka's
-    rules for the last member of an ISR.
+    rules for the last member of an ISR and for the last leader, which is known while there is none.
     """
 
     name = "valid-brokers"
@@ -285,10 +287,8 @@ def _faults(partition: Partition, *, has_elr: bool) -> Iterator[str]:
         yield "has a member of the ISR in the ELR"
     if partition.elr and len(isr) >= min(partition.isr_min, len(replicas)):
         yield "keeps an ELR although its ISR is large enough"
-    if led and (partition.leader not in isr or partition.leader not in partition.active):
-        yield "is led by a broker that is not in sync, or not alive"
-    if partition.leader in replicas and partition.leader not in partition.online:
-        yield "is led from a log directory that is offline"
+    if led:
+        yield from _faults_of_leader(partition)
     if partition.unplaced and partition.partition_epoch == 0:
         # Of several a broker chooses one; and one of another disk has yet to say where it is.
         yield "is new, and a replica is in no directory on a broker that has one"
@@ -298,7 +298,16 @@ def _faults(partition: Partition, *, has_elr: bool) -> Iterator[str]:
         yield "has a fenced broker in its ISR"
     if isr and alive and isr & replicas <= partition.online and not led:
         yield "has no leader although brokers in sync are alive"
-    if partition.is_recovering and led and len(isr) != 1:
+
+
+def _faults_of_leader(partition: Partition) -> Iterator[str]:
+    if partition.last_known:
+        yield "remembers the last leader although it has one"
+    if partition.leader not in partition.isr or partition.leader not in partition.active:
+        yield "is led by a broker that is not in sync, or not alive"
+    if partition.leader in partition.replicas and partition.leader not in partition.online:
+        yield "is led from a log directory that is offline"
+    if partition.is_recovering and len(partition.isr) != 1:
         yield "is recovering, and more than its leader is in sync"
 
 

@@ -225,6 +225,7 @@ def _partition(
         unplaced=frozenset(_without_directory(state, registration)) - changes.brokers
         if key in changes.partitions
         else frozenset(),
+        last_known=tuple(registration.last_known_elr),
     )
 
 

@@ -92,6 +92,7 @@ def test_an_older_image_of_another_node_breaks_no_epoch():
         ({"isr": (1, 2, 4), "active": frozenset({1, 2, 3, 4})}, "has members in sync that are not"),
         ({"elr": (2,), "isr_min": 3}, "has a member of the ISR in the ELR"),
         ({"elr": (3,), "isr_min": 2}, "keeps an ELR although its ISR is large enough"),
+        ({"last_known": (2,)}, "remembers the last leader although it has one"),
         ({"leader": 3}, "is led by a broker that is not in sync, or not alive"),
         ({"online": frozenset({2, 3})}, "is led from a log directory that is offline"),
         ({"active": frozenset({1, 3})}, "has a fenced broker in its ISR"),
@@ -103,6 +104,11 @@ def test_an_older_image_of_another_node_breaks_no_epoch():
 def test_every_fault_of_a_partition_is_named(changed, reason):
     (fault,) = faults(replace(LED, **changed), has_elr=True)
     assert f"t-0 {reason}" in fault
+
+
+def test_without_a_leader_the_last_one_is_known():
+    lost = replace(LED, leader=-1, isr=(), elr=(2,), last_known=(1,), isr_min=2)
+    assert list(faults(lost, has_elr=True)) == []
 
 
 def test_without_elr_the_last_member_of_an_isr_may_be_fenced_and_lead_nothing():
