@@ -5,7 +5,8 @@ They read events that no node traces (`harness/sim/answer_sight.py`), each made 
 after; `feature-answer`, a level that is finalized now; `resize-answer`, a number that a broker is
 to have of something; `batch-answer`, what became of a right batch; `cluster-answer`, rows of
 DescribeCluster, and what the node knows; `controller-named`, the broker that an answer names as the
-controller; `producer-id`, the id that an idempotent producer gets.
+controller; `producer-id`, the id that an idempotent producer gets; `refusal`, the errors of an
+answer to a request that is wrong whatever the cluster holds, and the right ones.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ _WRONG_BATCH: Final = frozenset(
     {
         *("corrupt_message", "invalid_record", "unknown_server_error"),
         *("unsupported_compression_type", "unsupported_for_message_format"),
+    }
+)
+_NOT_LOOKED_AT: Final = frozenset(
+    {
+        *("not_controller", "request_timed_out", "unknown_server_error"),
+        *("broker_not_available", "throttling_quota_exceeded"),
     }
 )
 BUFFER: Final = "log.cleaner.dedupe.buffer.size"
@@ -159,6 +166,31 @@ class ProducerIdsOnce(Invariant):
         return Broken(f"{node} gives a producer id {number}, which {before} gave to another one")
 
 
+class WrongRefused(Invariant):
+    """What is illegal, or nowhere, is refused: thing by thing, with the error that says why.
+
+    A node that does not look at a request says so of each thing as well: a client goes through what
+    it asked for.
+    """
+
+    name = "wrong-refused"
+    source = "AbstractRequest.java, getErrorResponse; ReplicationControlManager.java and others"
+
+    def on_refusal(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the errors of an answer by the right ones for each thing that was asked for."""
+        errors, right, what = fields["errors"], fields["right"], fields["what"]
+        if len(errors) != len(right):
+            return Broken(
+                f"{node} answers `{what}`, which names {len(right)} things, for {len(errors)}"
+            )
+        for error, rights in zip(errors, right, strict=True):
+            if error not in rights and error not in _NOT_LOOKED_AT:
+                return Broken(
+                    f"{node} answers `{what}` with {error}, where {' or '.join(rights)} is right"
+                )
+        return None
+
+
 def _text(rows: Fields) -> str:
     return ", ".join(f"{number}{says}" for number, says in rows.items()) or "none"
 
@@ -170,4 +202,5 @@ ANSWERS: tuple[type[Invariant], ...] = (
     BatchesTaken,
     ClusterDescribed,
     ProducerIdsOnce,
+    WrongRefused,
 )

@@ -28,6 +28,7 @@ from cluster.node.protocol.messages import (
     MetadataRequest,
     UpdateFeaturesRequest,
 )
+from workloads.data.wrong_requests import WRONG, errors_of, has_rows
 
 _BROKER: Final = 4
 """ConfigResource.Type"""
@@ -39,6 +40,9 @@ _POOLS: Final = frozenset(
         *("num.recovery.threads.per.data.dir", "num.replica.fetchers"),
     }
 )
+
+
+_WHAT: Final = {wrong.request: what for what, wrong in WRONG.items()}
 
 
 @dataclasses.dataclass(slots=True)
@@ -74,6 +78,8 @@ class AnswerWatch:
         mesh.on_reply[DescribeClusterRequest].append(self._look_at_cluster)
         mesh.on_reply[MetadataRequest].append(self._look_at_controller)
         mesh.on_reply[InitProducerIdRequest].append(self._look_at_producer_id)
+        for kind in dict.fromkeys(type(wrong.request) for wrong in WRONG.values()):
+            mesh.on_reply[kind].append(self._look_at_refusal)
 
     def _node(self, name: str) -> Node | None:
         process = self._nodes[name].process
@@ -191,6 +197,16 @@ class AnswerWatch:
     def _look_at_producer_id(self, name: str, request: Any, response: Any) -> None:
         if request.transactional_id is None and response.error_code is ErrorCode.none:
             self._watcher.take(name, "producer-id", {"id": int(response.producer_id)})
+
+    def _look_at_refusal(self, name: str, request: Any, response: Any) -> None:
+        what = _WHAT.get(request)
+        if what is None:
+            return
+        right, is_bare = WRONG[what].errors, not has_rows(response)
+        errors = errors_of(response)
+        if is_bare:
+            errors, right = ([], right) if WRONG[what].has_rows else (errors, right[:1])
+        self._watcher.take(name, "refusal", {"what": what, "errors": errors, "right": right})
 
 
 def _live(rows: Iterable[Any]) -> Iterator[int]:

@@ -22,7 +22,17 @@ from cluster.systems import kraft
 from tests.cluster.client.test_certainty import ImpatientClock
 from tests.workloads.scripted_brokers import LOST, Brokers
 from workloads.base import ClientContext, LeaderTracker, Op, Role
-from workloads.data.log_client import DELETE, FILL, MOVE, PRODUCERS, RESIZE, AtReplica, Producer
+from workloads.data.log_client import (
+    ASK_WRONG,
+    DELETE,
+    FILL,
+    MOVE,
+    PRODUCERS,
+    RESIZE,
+    AtReplica,
+    Producer,
+)
+from workloads.data.wrong_requests import WRONG
 from workloads.registry import WorkloadError, workload_named
 
 NODES = ("n1", "n2", "n3")
@@ -415,6 +425,13 @@ def test_a_broker_is_asked_itself_to_change_its_size():
     ((resource,),) = (each.resources for each in brokers.sent(m.IncrementalAlterConfigsRequest))
     assert (resource.resource_type, resource.resource_name) == (4, "2")
     assert (done.type, done.node, done.value) == (OK, "n2", set_to)
+
+
+def test_a_wrong_request_is_sent_as_it_is():
+    brokers = Brokers()
+    (done,) = perform(brokers, Op(ASK_WRONG, KEY, "delete: nowhere"))
+    assert brokers.sent(m.DeleteTopicsRequest) == [WRONG["delete: nowhere"].request]
+    assert (done.type, done.value) == (OK, "delete: nowhere"), "these brokers refuse nothing"
 
 
 def test_a_topic_that_is_renewed_is_deleted_made_and_sent_to():

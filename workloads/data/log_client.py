@@ -24,10 +24,12 @@ from cluster.client.batches import batch_of
 from cluster.client.caller import Outcome
 from cluster.client.data_client import ANY_EPOCH, Acks, DataClient, Fetched, TopicPartition
 from cluster.client.placement_client import PlacementClient
+from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import NOBODY, SEQUENCE_MAX, Sequenced
 from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, completion
 from workloads.data.leads import Budget, Lead, Leads, Stopped, Topics, node_name, partition_of
+from workloads.data.wrong_requests import WRONG, errors_of
 
 MOVE: Final = "move-leader"
 RESIZE: Final = "resize-broker"
@@ -42,6 +44,8 @@ FILL: Final = "fill-topic"
 """Sends records to a topic that may lose them: so many batches of one as is given."""
 PRODUCERS: Final = "init-producers"
 """Asks a broker for so many producer ids as is given, all at one time."""
+ASK_WRONG: Final = "wrong-request"
+"""Sends the request of `wrong_requests.WRONG` whose name is given."""
 _POLL_BYTES: Final = 16 * 1024
 _WHOLE_BYTES: Final = 1024 * 1024
 _PIECE_BYTES: Final = 256
@@ -149,6 +153,7 @@ class LogClient:
             FILL: self._fill,
             PRODUCERS: self._init_producers,
             DELETE: self._delete,
+            ASK_WRONG: self._ask_wrong,
         }
         try:
             return await perform[op.f](op, partition, budget)
@@ -390,6 +395,23 @@ class LogClient:
             if outcome.type != "ok":
                 break
         return completion(replace(outcome, value=None), asked, op.value)
+
+    async def _ask_wrong(self, op: Op, _: TopicPartition, budget: Budget) -> Completion:
+        assert isinstance(op.value, str), "requests have names"
+        asked = WRONG[op.value]
+        listener: Listener = "CLIENT" if asked.is_of_broker else "CONTROLLER"
+        node = self._leads.controllers.choose(listener)
+        endpoint = self._context.endpoint(node, listener)
+
+        def read(answer: object) -> Outcome:
+            error = ErrorCode[errors_of(answer)[0]]
+            return self._context.client.judge(error) or Outcome("ok")
+
+        outcome = await self._context.client.attempt(
+            endpoint, asked.request, read, timeout_ms=budget.left_ms
+        )
+        self._leads.controllers.learn(node, outcome)
+        return completion(outcome, node, op.value)
 
     async def _delete(self, op: Op, of: TopicPartition, budget: Budget) -> Completion:
         assert isinstance(op.value, int), "offsets are numbers"

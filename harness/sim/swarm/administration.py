@@ -4,6 +4,7 @@ They use a stream of their own. Levels of features go down and up again, which n
 worlds acts by. Where clients send to partitions, brokers get other sizes of their parts, some of
 which they must refuse, and are asked what they know of the cluster; and the topic grows that
 nothing else uses. Few brokers are asked for more producer ids than a controller gives at one time.
+Some clusters are asked for all that they must refuse.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from harness.plan.plan import Plan
 from harness.plan.strands import Step, Strand
 from harness.sim.swarm.topics import RENEWED
 from workloads.data import log
-from workloads.data.log_client import DESCRIBE, GROW, PRODUCERS, RESIZE
+from workloads.data.log_client import ASK_WRONG, DESCRIBE, GROW, PRODUCERS, RESIZE
+from workloads.data.wrong_requests import WRONG
 
 _LEVELS_SHARE: Final = 0.2
 _SHARE: Final = 0.5
 _PRODUCERS_SHARE: Final = 0.1
 _PRODUCERS: Final = 1_010
 """More than a block (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
+_WRONG_SHARE: Final = 0.2
+_WRONG_AT_ONCE: Final = 5
 _FEATURES: Final = ("group.version", "share.version", "streams.version")
 _SIZES: Final = (
     *(("num.io.threads", size) for size in (3, 4, 16, 17)),
@@ -44,6 +48,7 @@ def with_administration(plan: Plan, unit_ms: float) -> Plan:
         strands += _requests(random, plan, unit_ms)
     if plan.workload == log.KIND.name:
         strands += _producers(plan)
+        strands += _wrong(plan, unit_ms)
     return replace(plan, strands=tuple(strands))
 
 
@@ -53,6 +58,25 @@ def _producers(plan: Plan) -> Iterator[Strand]:
         asked = {"f": PRODUCERS, "key": "d0-0", "value": _PRODUCERS}
         at_ms = round(plan.duration_ms * random.uniform(0.2, 0.9), 1)
         yield Strand(at_ms, (Step("op", targets="random", options=asked),))
+
+
+def _wrong(plan: Plan, unit_ms: float) -> Iterator[Strand]:
+    random = Random(f"swarm/{plan.seed}/asked-wrong")
+    if random.random() >= _WRONG_SHARE:
+        return
+    names = random.sample(list(WRONG), len(WRONG))
+    for first in range(0, len(names), _WRONG_AT_ONCE):
+        at_ms = unit_ms + (plan.duration_ms - 2 * unit_ms) * random.random()
+        target = random.choice(("leader", "leader", "leader", "random"))
+        steps = (
+            Step(
+                "op",
+                targets="node:n1" if WRONG[name].is_of_broker else target,
+                options={"f": ASK_WRONG, "key": "d0-0", "value": name},
+            )
+            for name in names[first : first + _WRONG_AT_ONCE]
+        )
+        yield Strand(round(at_ms, 1), tuple(steps))
 
 
 def _levels(random: Random, plan: Plan, unit_ms: float) -> Iterator[Strand]:

@@ -6,12 +6,14 @@ from types import SimpleNamespace
 import pytest
 
 from checkers.invariants.answers import ANSWERS, BUFFER
+from cluster.node.controller.apis.error_responses import error_response
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import UpdateFeaturesRequest
 from harness.plan.document import from_document
 from harness.sim.answer_sight import AnswerWatch
 from harness.sim.runner import run_plan
 from tests.checkers.invariants.watching import broken_by
+from workloads.data.wrong_requests import WRONG, errors_of, has_rows
 
 
 def broken(event, **fields):
@@ -66,7 +68,7 @@ def test_an_update_that_others_overlapped_is_not_alone_even_when_they_are_answer
     change = SimpleNamespace(feature="share.version", max_version_level=1)
     updates = [SimpleNamespace(feature_updates=[change], validate_only=False) for _ in range(3)]
     answer = SimpleNamespace(error_code=ErrorCode.none)
-    (hear,), (look,) = mesh.on_serve[UpdateFeaturesRequest], mesh.on_reply[UpdateFeaturesRequest]
+    (hear,), (look, _) = mesh.on_serve[UpdateFeaturesRequest], mesh.on_reply[UpdateFeaturesRequest]
     for update in updates[:2]:
         hear("n1", update)
     for update in reversed(updates[:2]):
@@ -159,6 +161,30 @@ def test_no_two_producers_get_one_id(number, found):
     assert broken_by(*given, among=ANSWERS) == found
 
 
+ID_TWICE = ("unknown_topic_or_partition",), ("invalid_request",)
+
+
+@pytest.mark.parametrize(
+    ("errors", "found"),
+    [
+        (["unknown_topic_or_partition", "invalid_request"], []),
+        (["not_controller", "not_controller"], []),
+        (["unknown_topic_or_partition", "request_timed_out"], []),
+        (["unknown_topic_or_partition"], ["wrong-refused"]),
+        ([], ["wrong-refused"]),
+        (["unknown_topic_or_partition", "none"], ["wrong-refused"]),
+        (["invalid_request", "unknown_topic_or_partition"], ["wrong-refused"]),
+    ],
+    ids=[
+        *("each for its own reason", "not looked at", "one of them in time"),
+        *("a row too few", "no row", "one is taken", "each for the other reason"),
+    ],
+)
+def test_what_is_wrong_is_refused_thing_by_thing(errors, found):
+    answer = {"what": "reassign: nowhere, twice", "errors": errors, "right": ID_TWICE}
+    assert broken("refusal", **answer) == found
+
+
 LOG = {
     "version": 1,
     "backend": "sim",
@@ -200,6 +226,43 @@ LOG = {
     ],
 }
 TOPICS = {**LOG, "workload": "topics", "workload_options": {"names": 2}, "schedule": []}
+WRONGS = {
+    **LOG,
+    "workload_options": {},
+    "schedule": [
+        {
+            "at_ms": 1_500 + 40 * number,
+            "steps": [
+                {
+                    "kind": "op",
+                    "f": "wrong-request",
+                    "key": "d0-0",
+                    "value": what,
+                    "targets": "node:n1" if wrong.is_of_broker else "leader",
+                }
+            ],
+        }
+        for number, (what, wrong) in enumerate(WRONG.items())
+    ],
+}
+
+
+def test_every_wrong_request_is_refused_for_a_reason_of_its_own():
+    seen = {}
+    mesh = SimpleNamespace(on_serve=defaultdict(list), on_reply=defaultdict(list))
+    watcher = SimpleNamespace(
+        take=lambda _node, _event, fields: seen.update({fields["what"]: fields})
+    )
+    AnswerWatch(SimpleNamespace(nodes={}, mesh=mesh), watcher)
+    for wrong in WRONG.values():
+        answer = error_response(wrong.request, ErrorCode.not_controller, None)
+        for look in mesh.on_reply[type(wrong.request)]:
+            if look.__name__ == "_look_at_refusal":
+                look("n1", wrong.request, answer)
+        assert has_rows(answer) >= wrong.has_rows
+        assert set(errors_of(answer)) == {"not_controller"}
+    assert list(seen) == list(WRONG), "no two are equal"
+    assert all(len(fields["errors"]) == len(fields["right"]) for fields in seen.values())
 
 
 @pytest.mark.slow
@@ -218,6 +281,15 @@ TOPICS = {**LOG, "workload": "topics", "workload_options": {"names": 2}, "schedu
             "cluster-described",
         ),
         (TOPICS, "X:controller.topics.topic_changes:_topic_to_delete:relation:10", "topics-known"),
+        *(
+            (WRONGS, f"X:controller.{place}", "wrong-refused")
+            for place in (
+                "configs.validation:_none_of:never:0",
+                "configs.configuration_control:_check_logger:relation:0",
+                "partitions.reassignment:_check_first:never:0",
+            )
+        ),
+        (WRONGS, None, None),
         (LOG, None, None),
         (TOPICS, None, None),
         *(

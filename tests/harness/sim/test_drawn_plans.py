@@ -18,7 +18,17 @@ from harness.sim.swarm.coverage import cell, empty, steer_for, universe
 from harness.sim.swarm.draw import Steer, draw
 from harness.sim.swarm.losses import LED_UNCLEANLY, RETAINED
 from tests.harness.sim.plans import read_plan
-from workloads.data.log_client import DELETE, DESCRIBE, FILL, GROW, MOVE, PRODUCERS, RESIZE
+from workloads.data.log_client import (
+    ASK_WRONG,
+    DELETE,
+    DESCRIBE,
+    FILL,
+    GROW,
+    MOVE,
+    PRODUCERS,
+    RESIZE,
+)
+from workloads.data.wrong_requests import WRONG as WRONG_REQUESTS
 
 LOGS = (1178, 94, 111, 5019, 392)
 """Short worlds, one of them with a single replica; an idle leader moves; all nodes are killed."""
@@ -77,7 +87,10 @@ def test_clients_of_strands_do_what_the_workload_does_with_values_of_their_own()
     plans = [draw(seed) for seed in range(60)]
     known = {"register": {"write"}, "log": {"send"}, "topics": {"create", "delete"}}
     for plan in plans:
-        beside = (MOVE, CONFIGURE, RENEW, DELETE, DESCRIBE, FILL, GROW, PRODUCERS, RESIZE)
+        beside = (
+            *(MOVE, CONFIGURE, RENEW, DELETE, DESCRIBE, FILL, GROW, PRODUCERS, RESIZE),
+            ASK_WRONG,
+        )
         scripted = [
             step for step in steps_of(plan) if step.kind == "op" and step.options["f"] not in beside
         ]
@@ -220,8 +233,12 @@ def test_administrators_change_features_and_brokers_beside_the_workload():
     assert 10 < len(with_levels) < 40
     asked = {
         f: [p for p in plans if any(s.options.get("f") == f for s in steps_of(p))]
-        for f in (RESIZE, DESCRIBE, GROW, PRODUCERS)
+        for f in (RESIZE, DESCRIBE, GROW, PRODUCERS, ASK_WRONG)
     }
+    assert 5 < len(asked[ASK_WRONG]) < 25
+    for plan in asked[ASK_WRONG]:
+        wrong = [s.options["value"] for s in steps_of(plan) if s.options.get("f") == ASK_WRONG]
+        assert sorted(wrong) == sorted(WRONG_REQUESTS)
     assert 2 < len(asked[PRODUCERS]) < 20
     assert all(len(asked[f]) > 20 for f in (RESIZE, DESCRIBE, GROW))
     assert {p.workload for found in asked.values() for p in found} == {"log"}

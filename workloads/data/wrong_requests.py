@@ -1,0 +1,401 @@
+"""Requests that a cluster refuses whatever becomes of it, and with which errors.
+
+Each names what is illegal, or what is nowhere. Clients of workload `log` send them beside all else
+(`workloads.data.log_client.WRONG`), and simulated worlds judge the answers, thing by thing
+(`checkers.invariants.answers.WrongRefused`).
+
+The errors are those of Kafka 4.3: ReplicationControlManager, ConfigurationControlManager,
+FeatureControlManager, ClusterControlManager, ConfigAdminManager and KafkaApis.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from cluster.client.caller import metadata_of
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol import messages as m
+from cluster.node.protocol.messages import BrokerId, TopicName, i8, i16, i32, i64
+from cluster.values import valueclass
+
+NOWHERE: Final = "no-such-topic"
+"""A topic that nobody makes."""
+_KNOWN: Final = "d0"
+"""A topic of the workload, once there is one."""
+_RENEWED: Final = "e0"
+"""A topic that no reassignment is of."""
+_NOBODY: Final = 9_999
+"""A broker that nobody is."""
+_NO_ID: Final = uuid.UUID("00000000-0000-4000-8000-00000000d1e5")
+_TIMEOUT: Final = m.milliseconds(1_000)
+_TOPIC, _BROKER, _LOGGER, _METRICS, _GROUP = (2, 4, 8, 16, 32)
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_REPLICAS: Final = "leader.replication.throttled.replicas"
+_TOO_LONG: Final = ",".join(["0:1"] * (2**13 + 1))
+"""Of such replicas: no string of a record is as long."""
+
+Errors = tuple[str, ...]
+"""Names of errors, each of which is right."""
+
+
+@valueclass
+class WrongRequest:
+    """A request, and the errors that are right for each thing that it names."""
+
+    request: Any
+    errors: tuple[Errors, ...]
+    """In the order of the answer's rows; where it has none, of the whole request."""
+    has_rows: bool = True
+    """Whether every answer has a row for each thing, even one that no node looked at."""
+    is_of_broker: bool = False
+    """Whether a broker refuses it, which a controller might not."""
+
+
+def errors_of(answer: Any) -> list[str]:
+    """Return the name of the error of each thing that an answer is about, else of the whole."""
+    rows = [error.name for error in _rows(answer)]
+    return rows or [answer.error_code.name] * hasattr(answer, "error_code")
+
+
+def has_rows(answer: Any) -> bool:
+    """Whether an answer is about anything in particular."""
+    return any(True for _ in _rows(answer))
+
+
+def _rows(answer: Any) -> Iterator[ErrorCode]:
+    for field in dataclasses.fields(answer):
+        values = getattr(answer, field.name)
+        for row in values if isinstance(values, tuple) else ():
+            if hasattr(row, "error_code"):
+                yield row.error_code
+            elif dataclasses.is_dataclass(row):
+                yield from _rows(row)
+
+
+def _create(name: str, **given: Any) -> WrongRequest:
+    return _of_topics([_creatable(name, **given)], given["error"])
+
+
+def _creatable(
+    name: str,
+    partitions: int = 1,
+    factor: int = 1,
+    placed: Mapping[int, Sequence[int]] | Sequence[tuple[int, Sequence[int]]] = (),
+    configs: Mapping[str, str | None] | None = None,
+    **_: Any,
+) -> m.CreatableTopic:
+    by_index = placed.items() if isinstance(placed, Mapping) else placed
+    return m.CreatableTopic(
+        name=TopicName(name),
+        num_partitions=i32(partitions),
+        replication_factor=i16(factor),
+        assignments=tuple(
+            m.CreatableReplicaAssignment(
+                partition_index=i32(index), broker_ids=tuple(map(BrokerId, brokers))
+            )
+            for index, brokers in by_index
+        ),
+        configs=tuple(
+            m.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
+        ),
+    )
+
+
+def _placed(*placed: tuple[int, Sequence[int]], **given: Any) -> WrongRequest:
+    given = {"partitions": -1, "factor": -1, "error": "invalid_replica_assignment", **given}
+    return _create(NOWHERE, placed=placed, **given)
+
+
+def _of_topics(topics: Sequence[m.CreatableTopic], *errors: str) -> WrongRequest:
+    request = m.CreateTopicsRequest(topics=tuple(topics), timeout=_TIMEOUT, validate_only=False)
+    return WrongRequest(request, tuple((error,) for error in errors))
+
+
+def _delete(*named: tuple[str | None, uuid.UUID | None], error: str) -> WrongRequest:
+    topics = tuple(
+        m.DeleteTopicState(name=None if name is None else TopicName(name), topic_id=topic_id)
+        for name, topic_id in named
+    )
+    return WrongRequest(m.DeleteTopicsRequest(topics=topics, timeout=_TIMEOUT), ((error,),))
+
+
+def _grow(name: str, count: int, *errors: str, placed: Sequence[int] = (), times: int = 1) -> Any:
+    assignments = (m.CreatePartitionsAssignment(broker_ids=tuple(map(BrokerId, placed))),)
+    topic = m.CreatePartitionsTopic(
+        name=TopicName(name), count=i32(count), assignments=assignments if placed else None
+    )
+    request = m.CreatePartitionsRequest(
+        topics=(topic,) * times, timeout=_TIMEOUT, validate_only=False
+    )
+    return WrongRequest(request, (errors,))
+
+
+def _configure(
+    kind: int, name: str, *changes: tuple[str, int, str | None], errors: str, **more: Any
+) -> WrongRequest:
+    configs = tuple(
+        m.AlterableConfig(name=key, config_operation=i8(operation), value=value)
+        for key, operation, value in changes
+    )
+    resource = m.AlterConfigsResource(resource_type=i8(kind), resource_name=name, configs=configs)
+    request = m.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    return WrongRequest(request, (tuple(errors.split()),), **more)
+
+
+def _describe(kind: int, name: str, error: str) -> WrongRequest:
+    resource = m.DescribeConfigsResource(
+        resource_type=i8(kind), resource_name=name, configuration_keys=None
+    )
+    request = m.DescribeConfigsRequest(resources=(resource,))
+    return WrongRequest(request, ((error,),), is_of_broker=True)
+
+
+def _reassign(name: str, *targets: Sequence[int] | None, errors: Sequence[Errors]) -> WrongRequest:
+    partitions = tuple(
+        m.ReassignablePartition(
+            partition_index=i32(0),
+            replicas=None if target is None else tuple(map(BrokerId, target)),
+        )
+        for target in targets
+    )
+    topic = m.ReassignableTopic(name=TopicName(name), partitions=partitions)
+    request = m.AlterPartitionReassignmentsRequest(timeout=_TIMEOUT, topics=(topic,))
+    return WrongRequest(request, tuple(errors), has_rows=False)
+
+
+def _elect(kind: int, error: str) -> WrongRequest:
+    asked = m.ElectLeadersTopicPartitions(topic=TopicName(NOWHERE), partitions=(i32(0), i32(1)))
+    request = m.ElectLeadersRequest(
+        election_type=i8(kind), topic_partitions=(asked,), timeout=_TIMEOUT
+    )
+    return WrongRequest(request, ((error,), (error,)))
+
+
+def _finalize(
+    *named: str, level: int = 1, change: int = 1, error: str = "invalid_update_version"
+) -> WrongRequest:
+    updates = tuple(
+        m.FeatureUpdateKey(feature=name, max_version_level=i16(level), upgrade_type=i8(change))
+        for name in named
+    )
+    request = m.UpdateFeaturesRequest(timeout=_TIMEOUT, feature_updates=updates)
+    return WrongRequest(request, ((error,),), has_rows=False)
+
+
+def _whole(request: Any, error: str) -> WrongRequest:
+    return WrongRequest(request, ((error,),), has_rows=False)
+
+
+_BY_BROKER: Final[Mapping[str, Any]] = {"errors": "invalid_request", "is_of_broker": True}
+_TOPIC_ERROR: Final = "invalid_topic_exception"
+_UNKNOWN: Final = "unknown_topic_or_partition"
+
+WRONG: Final[Mapping[str, WrongRequest]] = {
+    "create: no name": _create("", error=_TOPIC_ERROR),
+    "create: a dot": _create(".", error=_TOPIC_ERROR),
+    "create: a slash": _create("a/b", error=_TOPIC_ERROR),
+    "create: a long name": _create("x" * 250, error=_TOPIC_ERROR),
+    "create: the metadata": _create("__cluster_metadata", error="invalid_request"),
+    "create: twice": _of_topics([_creatable(NOWHERE)] * 2, "invalid_request"),
+    "create: no partition": _create(NOWHERE, partitions=0, error="invalid_partitions"),
+    "create: too few": _create(NOWHERE, partitions=-2, error="invalid_partitions"),
+    "create: no replica": _create(NOWHERE, factor=0, error="invalid_replication_factor"),
+    "create: many replicas": _create(NOWHERE, factor=100, error="invalid_replication_factor"),
+    "create: placed on nobody": _placed((0, [_NOBODY])),
+    "create: placed nowhere": _placed((0, [])),
+    "create: placed twice": _placed((0, [1]), (0, [1])),
+    "create: placed on one twice": _placed((0, [1, 1])),
+    "create: placed with a gap": _placed((0, [1]), (2, [1])),
+    "create: placed unevenly": _placed((0, [1]), (1, [1, 2])),
+    "create: placed and counted": _placed((0, [1]), partitions=1, error="invalid_request"),
+    "create: placed and replicated": _placed((0, [1]), factor=1, error="invalid_request"),
+    "create: no such configuration": _create(
+        NOWHERE, configs={"no.such": "1"}, error="invalid_config"
+    ),
+    "create: no value": _create(NOWHERE, configs={"segment.ms": None}, error="invalid_config"),
+    "create: no number": _create(NOWHERE, configs={"segment.ms": "x"}, error="invalid_config"),
+    "create: a long value": _create(
+        NOWHERE, configs={_REPLICAS: _TOO_LONG}, error="invalid_config"
+    ),
+    "create: contradictory lags": _create(
+        NOWHERE,
+        configs={"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"},
+        error="invalid_config",
+    ),
+    "create: remote": _create(
+        NOWHERE, configs={"remote.storage.enable": "true"}, error="invalid_config"
+    ),
+    "delete: nowhere": _delete((NOWHERE, None), error=_UNKNOWN),
+    "delete: no id": _delete((None, _NO_ID), error="unknown_topic_id"),
+    "delete: both": _delete((NOWHERE, _NO_ID), error="invalid_request"),
+    "delete: twice": _delete((NOWHERE, None), (NOWHERE, None), error="invalid_request"),
+    "delete: an id twice": _delete((None, _NO_ID), (None, _NO_ID), error="invalid_request"),
+    "grow: nowhere": _grow(NOWHERE, 2, _UNKNOWN),
+    "grow: twice": _grow(NOWHERE, 2, "invalid_request", times=2),
+    "grow: to none": _grow(_KNOWN, 0, "invalid_partitions", _UNKNOWN),
+    "grow: placed too few": _grow(_KNOWN, 999, "invalid_replica_assignment", _UNKNOWN, placed=[1]),
+    "set: nowhere": _configure(_TOPIC, NOWHERE, ("segment.ms", _SET, "9"), errors=_UNKNOWN),
+    "set: no topic": _configure(_TOPIC, "", ("segment.ms", _SET, "9"), errors="invalid_request"),
+    "set: a slash": _configure(_TOPIC, "a/b", ("segment.ms", _SET, "9"), errors=_TOPIC_ERROR),
+    "set: no such key": _configure(_TOPIC, _KNOWN, ("no.such", _SET, "9"), errors="invalid_config"),
+    "set: no number": _configure(
+        _TOPIC, _KNOWN, ("segment.ms", _SET, "x"), errors="invalid_config"
+    ),
+    "set: below": _configure(_TOPIC, _KNOWN, ("segment.ms", _SET, "0"), errors="invalid_config"),
+    "set: no policy": _configure(
+        _TOPIC, _KNOWN, ("cleanup.policy", _SET, "keep"), errors="invalid_config"
+    ),
+    "set: a long value": _configure(
+        _TOPIC, _KNOWN, (_REPLICAS, _SET, _TOO_LONG), errors="invalid_config"
+    ),
+    "set: no value": _configure(
+        _TOPIC, _KNOWN, ("segment.ms", _SET, None), errors="invalid_request"
+    ),
+    "set: twice": _configure(
+        _TOPIC,
+        _KNOWN,
+        ("segment.ms", _SET, "9"),
+        ("segment.ms", _DELETE, None),
+        errors="invalid_request",
+    ),
+    "append: no list": _configure(
+        _TOPIC, _KNOWN, ("segment.ms", _APPEND, "9"), errors="invalid_config"
+    ),
+    "set: no operation": _configure(
+        _TOPIC, _KNOWN, ("segment.ms", 9, "9"), errors="invalid_request"
+    ),
+    "set: no kind": _configure(
+        99, "x", ("segment.ms", _SET, "9"), errors="invalid_request unsupported_version"
+    ),
+    "set: no group": _configure(
+        _GROUP, "", ("consumer.session.timeout.ms", _SET, "45000"), errors="invalid_request"
+    ),
+    "set: no key of groups": _configure(
+        _GROUP, "g", ("segment.ms", _SET, "9"), errors="invalid_config"
+    ),
+    "set: a short session": _configure(
+        _GROUP, "g", ("consumer.session.timeout.ms", _SET, "1"), errors="invalid_config"
+    ),
+    "set: a slow heartbeat": _configure(
+        _GROUP, "g", ("consumer.heartbeat.interval.ms", _SET, "900000"), errors="invalid_config"
+    ),
+    "set: no subscription": _configure(
+        _METRICS, "", ("interval.ms", _SET, "500"), errors="invalid_request"
+    ),
+    "set: no key of metrics": _configure(
+        _METRICS, "s", ("segment.ms", _SET, "500"), errors="invalid_request"
+    ),
+    "set: too often": _configure(
+        _METRICS, "s", ("interval.ms", _SET, "99"), errors="invalid_request"
+    ),
+    "set: no field": _configure(_METRICS, "s", ("match", _SET, "a=b"), errors="invalid_config"),
+    "set: no expression": _configure(
+        _METRICS, "s", ("match", _SET, "client_id=("), errors="invalid_config"
+    ),
+    "set: no broker": _configure(
+        _BROKER, str(_NOBODY), ("log.retention.ms", _SET, "9"), errors="broker_id_not_registered"
+    ),
+    "set: no number of a broker": _configure(
+        _BROKER, "x", ("log.retention.ms", _SET, "9"), errors="invalid_request"
+    ),
+    "set: a broker below": _configure(
+        _BROKER, "-1", ("log.retention.ms", _SET, "9"), errors="invalid_request"
+    ),
+    "set: of one broker": _configure(
+        _BROKER, "1", ("min.insync.replicas", _SET, "1"), errors="invalid_config"
+    ),
+    "delete: of all brokers": _configure(
+        _BROKER, "", ("min.insync.replicas", _DELETE, None), errors="invalid_config"
+    ),
+    "broker: read only": _configure(_BROKER, "1", ("node.id", _SET, "7"), **_BY_BROKER),
+    "broker: of a listener": _configure(
+        _BROKER, "1", ("ssl.keystore.location", _SET, "x"), **_BY_BROKER
+    ),
+    "broker: not of all": _configure(
+        _BROKER, "", ("listeners", _SET, "PLAINTEXT://:9092"), **_BY_BROKER
+    ),
+    "broker: no number": _configure(_BROKER, "", ("num.io.threads", _SET, "x"), **_BY_BROKER),
+    "broker: none for ever": _configure(_BROKER, "", ("log.retention.ms", _SET, "0"), **_BY_BROKER),
+    "broker: no override": _configure(
+        _BROKER, "", ("max.connections.per.ip.overrides", _SET, "x"), **_BY_BROKER
+    ),
+    "broker: no connection": _configure(
+        _BROKER, "", ("max.connections.per.ip", _SET, "0"), **_BY_BROKER
+    ),
+    "broker: no reporter": _configure(
+        _BROKER, "", ("metric.reporters", _SET, "no.Such"), **_BY_BROKER
+    ),
+    "broker: no list": _configure(
+        _BROKER,
+        "",
+        ("num.io.threads", _APPEND, "8"),
+        errors="invalid_config",
+        is_of_broker=True,
+    ),
+    "logger: appended": _configure(_LOGGER, "1", ("root", _APPEND, "INFO"), **_BY_BROKER),
+    "logger: deleted": _configure(_LOGGER, "1", ("root", _DELETE, None), **_BY_BROKER),
+    "logger: of nobody": _configure(_LOGGER, "x", ("root", _SET, "INFO"), **_BY_BROKER),
+    "logger: nowhere": _configure(
+        _LOGGER,
+        "1",
+        ("no.such", _SET, "INFO"),
+        errors="invalid_config invalid_request",
+        is_of_broker=True,
+    ),
+    "logger: no level": _configure(
+        _LOGGER,
+        "1",
+        ("root", _SET, "LOUD"),
+        errors="invalid_config invalid_request",
+        is_of_broker=True,
+    ),
+    "describe: nowhere": _describe(_TOPIC, NOWHERE, _UNKNOWN),
+    "describe: a slash": _describe(_TOPIC, "a/b", _TOPIC_ERROR),
+    "describe: no broker": _describe(_BROKER, str(_NOBODY), "invalid_request"),
+    "describe: no logger": _describe(_LOGGER, "", "invalid_request"),
+    "describe: no group": _describe(_GROUP, "", "invalid_request"),
+    "describe: no subscription": _describe(_METRICS, "", "invalid_request"),
+    "describe: no kind": _describe(99, "x", "invalid_request"),
+    "metadata: nowhere": WrongRequest(
+        metadata_of([NOWHERE, "a/b"]), ((_UNKNOWN,), (_TOPIC_ERROR,)), is_of_broker=True
+    ),
+    "reassign: nowhere, twice": _reassign(
+        NOWHERE, [1], [1], errors=((_UNKNOWN,), ("invalid_request",))
+    ),
+    **{
+        f"reassign: {what}": _reassign(
+            _KNOWN, target, errors=(("invalid_replica_assignment", _UNKNOWN),)
+        )
+        for what, target in (("nobody", [_NOBODY]), ("none", []), ("one twice", [1, 1]))
+    },
+    "reassign: nothing to cancel": _reassign(
+        _RENEWED, None, errors=(("no_reassignment_in_progress", _UNKNOWN),)
+    ),
+    "elect: nowhere": _elect(0, _UNKNOWN),
+    "elect: uncleanly nowhere": _elect(1, _UNKNOWN),
+    "elect: no kind": _elect(7, "invalid_request"),
+    "finalize: no feature": _finalize("no.such"),
+    "finalize: no level": _finalize("group.version", level=99),
+    "finalize: below": _finalize("group.version", level=-1),
+    "finalize: no kind": _finalize("group.version", change=9),
+    "finalize: twice": _finalize("no.such", "no.such", error="invalid_request"),
+    "finalize: back": _finalize("metadata.version", level=25),
+    "finalize: losing metadata": _finalize("metadata.version", level=29, change=3),
+    "unregister: nobody": _whole(
+        m.UnregisterBrokerRequest(broker_id=BrokerId(_NOBODY)), "broker_id_not_registered"
+    ),
+    "ids: nobody": _whole(
+        m.AllocateProducerIdsRequest(broker_id=BrokerId(_NOBODY), broker_epoch=i64(0)),
+        "stale_broker_epoch",
+    ),
+    "resources: no kind": WrongRequest(
+        m.ListConfigResourcesRequest(resource_types=(i8(99),)),
+        (("unsupported_version",),),
+        has_rows=False,
+        is_of_broker=True,
+    ),
+}
+"""By what is wrong."""
