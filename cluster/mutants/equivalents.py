@@ -112,6 +112,13 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:controller.core.appending:Appender._go_on:left-out:2": (
         "no request here has two parts: what fails is the first"
     ),
+    "X:controller.brokers.heartbeats:BrokerHeartbeatManager.note_arrival:always:0": (
+        "a heartbeat is taken in the turn in which it came, and makes the session: nothing here "
+        "holds the queue, and of an epoch that nobody has nobody looks for a session"
+    ),
+    "X:controller.records.wire:Nullable.__init__:left-out:0": (
+        "the types of records are made as the module is read, before any mutant is applied"
+    ),
     "X:kraft.outbound:OutboundRequests._send_fetch:left-out:0": (
         "an event of the trace: what the node does is the same"
     ),
