@@ -65,6 +65,7 @@ def test_the_names_and_scopes_are_those_of_the_plan():
         (CheckSpec("linearizable", {"model": "kv", "algorithm": "magic"}), "unknown algorithm"),
         (CheckSpec("durability", {"workload": "queue"}), "unknown workload"),
         (CheckSpec("growth", {"model": "set"}), "unknown model 'set'; known: list-append"),
+        (CheckSpec("sessions", {"guarantees": ["all"]}), "unknown guarantee 'all'; known: "),
         (CheckSpec("log", {"acks": "2"}), "acks cannot be '2'; known: 0, 1, all"),
         (CheckSpec("log", {"acks": 1}), "option 'acks' of check 'log' cannot be 1"),
         (CheckSpec("log", {"idempotent": True}), "did you mean 'idempotence'"),

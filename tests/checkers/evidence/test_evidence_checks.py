@@ -99,6 +99,12 @@ ODD_LINES = [
     ),
     ("hw", {"epoch": 1, "offset": 9, "role": "leader"}, "'hw' without replicas"),
     ("hw", {"epoch": 1, "offset": 9, "role": "leader", "replicas": [1]}, "with replicas [1]"),
+    (
+        "hw",
+        {"epoch": 1, "offset": 9, "role": "leader", "replicas": {"1": 9, "2": "9"}},
+        "with replicas",
+    ),
+    ("voters", {"offset": -1, "voters": {"1": "d1", "2": None}}, "'voters' with voters"),
     ("vote", {"epoch": 1, "candidate_id": 3, "pre_vote": "no", "granted": True}, "with pre_vote"),
 ]
 
@@ -136,6 +142,8 @@ def test_a_malformed_quorum_state_or_leader_change_is_reported():
         result = run_check(CheckSpec("invariants"), with_log("n2", [*good_log("n2"), odd]))
         assert result.status is Status.UNKNOWN
         assert said in result.summary
+    right = record("n2", 6, kind="control:KRAFT_VOTERS", voters=voters[:1])
+    assert judged(with_log("n2", [*good_log("n2"), right]))[0] is Status.PASS
 
 
 @pytest.mark.parametrize("check", ["log-agreement", "invariants"])

@@ -111,14 +111,23 @@ def test_what_was_appended_may_be_flushed_and_fetched():
     assert judged(run) == (Status.PASS, set())
 
 
-@pytest.mark.parametrize(("granting", "kinds"), [([1, 2], set()), ([1, 4], {"granted-votes"})])
+@pytest.mark.parametrize(
+    ("granting", "kinds"),
+    [([1, 2], set()), ([1, 4], {"granted-votes"}), ([1, 3], {"granted-votes"})],
+)
 def test_a_leader_names_votes_that_were_granted(granting, kinds):
+    """n3 granted a PreVote, and no vote."""
     run = good_run()
+    traces = dict(run.evidence.traces)
+    traces["n3"] = [
+        replace(event, fields={**event.fields, "pre_vote": True, "voted_id": -1})
+        for event in traces["n3"]
+    ]
     logs = {
         node: [replace(log[0], value={**log[0].value, "grantingVoters": granting}), *log[1:]]
         for node, log in run.evidence.logs.items()
     }
-    assert judged(good_run(logs=logs))[1] == kinds
+    assert judged(good_run(logs=logs, traces=traces))[1] == kinds
 
 
 def fault(time_ns, kind, phase, state=None):
@@ -178,6 +187,14 @@ def test_what_cannot_have_happened_fails(name):
 @pytest.mark.parametrize("events", TRUE, ids=str)
 def test_what_a_kill_explains_passes(events):
     assert judged(with_trace("n2", *events)) == (Status.PASS, set())
+
+
+def test_another_disk_has_none_of_the_snapshots_before():
+    taken, again = ("snapshot", {"offset": 6, "epoch": 1}), {**RESTART[1], "directory_id": "new"}
+    run = with_snapshots(with_trace("n2", taken, (RESTART[0], again, *RESTART[2:])))
+    assert "snapshots-kept" not in judged(run)[1]
+    same = with_snapshots(with_trace("n2", taken, RESTART))
+    assert "snapshots-kept" in judged(same)[1]
 
 
 def test_every_rule_has_a_case_or_an_alteration():

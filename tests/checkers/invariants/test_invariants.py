@@ -3,11 +3,11 @@
 import pytest
 
 import checkers.invariants
-from checkers.invariants.commits import MajorityDurable
+from checkers.invariants.commits import LeaderCompleteness, MajorityDurable
 from checkers.invariants.elections import PreElected
 from checkers.invariants.electorate import ANY
 from checkers.invariants.sight import Election
-from checkers.invariants.snapshots import SnapshotMade
+from checkers.invariants.snapshots import SnapshotCommitted, SnapshotMade
 from checkers.invariants.voters import CommittedVoters, Described, NewVoterHoldsLog, VotersKnown
 from checkers.invariants.watcher import INVARIANTS, Watcher
 from tests.checkers.invariants.watching import broken_by
@@ -279,6 +279,10 @@ def test_what_is_on_a_disk_is_judged_where_it_is_seen(name):
     assert broken(events) == set()
 
 
+def test_a_prevote_is_on_no_disk():
+    assert broken([pre_vote("n1", 3)], Disks(Election(2, -1, -1))) == set()
+
+
 def test_every_invariant_has_a_case():
     assert sorted(invariant.name for invariant in INVARIANTS) == sorted({*CASES, *SEEN_CASES})
 
@@ -293,6 +297,14 @@ def test_a_second_leader_that_a_message_names_is_one_whether_it_is_believed_or_n
     assert broken(events) == {"election-safety", "no-contradiction"}
     before = [*QUORUM, refused("n3", 5, "led by 1", claimed=1)]
     assert broken(before) == {"no-contradiction"}
+
+
+@pytest.mark.parametrize(("start_offset", "found"), [(4, {"leader-completeness"}), (5, set())])
+def test_only_a_later_epoch_begins_above_what_an_old_leader_commits(start_offset, found):
+    """It commits after the later one has begun; the one before it began far below."""
+    begun = [epoch_start("n3", 1, 0), epoch_start("n2", 3, start_offset)]
+    events = [*begun, append("n1", 0, 4), hw("n1", 5, epoch=2, replicas=ALL_HAVE)]
+    assert set(broken_by(*events, among=[LeaderCompleteness])) == found
 
 
 def test_what_needs_a_disk_says_so_and_nothing_else_does():
@@ -463,6 +475,7 @@ class Started(Disks):
     def __init__(self, file, *batches):
         super().__init__(file)
         self.held = list(batches)
+        self.first = 0
 
     def is_open(self, node):
         return True
@@ -471,7 +484,7 @@ class Started(Disks):
         return 6
 
     def start_offset(self, node):
-        return 0
+        return self.first
 
     def batches(self, node, offset):
         return [batch for batch in self.held if batch[0] >= offset]
@@ -542,6 +555,24 @@ def test_another_replica_has_another_quorum_state_file():
     sight.file = None
     watcher.take(*voters("n1"))
     assert watcher.violations == []
+
+
+@pytest.mark.parametrize(("offset", "found"), [(5, set()), (3, {"snapshot-committed"})])
+def test_a_snapshot_and_a_log_behind_it_begin_where_a_committed_batch_ends(offset, found):
+    committed = [start("n1"), recovered("n1", 6), state("n1", 1, "Resigned"), hw("n1", 5)]
+    for events in (
+        [snapshot("n1", offset)],
+        [start("n2"), recovered("n2", 6, start_offset=offset), state("n2", 1)],
+    ):
+        sight = Started(None, OLD, NEWER)
+        sight.snapshots = {"n1": 1}
+        watcher = Watcher(sight, among=[SnapshotCommitted])
+        for event in committed:
+            watcher.take(*event)
+        sight.first, sight.held = offset, [NEWER]
+        for event in events:
+            watcher.take(*event)
+        assert {violation.property for violation in watcher.violations} == found
 
 
 def test_an_opened_log_has_no_gaps():

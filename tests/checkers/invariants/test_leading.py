@@ -183,6 +183,7 @@ def test_a_voter_leaves_a_leader_that_does_not_answer(events, found):
         ([told(1, 3), led(2)], ["succession"]),
         ([told(1, 3, asked_epoch=2), led(2)], ["succession"]),
         ([told(1, 3), fetch(2, "n3")], ["succession"]),
+        ([(0.5, *state("n1", 2, "Resigned", leader=1)), told(1, 3), fetch(2, "n3")], []),
         ([told(1, 3), (1.0, False), led(2), (3.0, True), (3.0, *state("n1", 3)), led(4)], []),
         ([told(1, 3), (1.0, False), led(2), (3.0, True), led(4)], ["succession"]),
         ([(0.5, *voters("n1", "23")), told(1, 3, asked_epoch=2), led(2)], []),

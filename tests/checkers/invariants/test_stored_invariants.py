@@ -330,6 +330,9 @@ def test_a_malformed_line_makes_doubts_of_what_depends_on_the_rest_only():
     assert judged(with_trace("n2", hole, append(4, 4))) == (Status.UNKNOWN, {"log-matching"})
     bad = ("fetch", FETCH | {"durable_end_offset": 1})
     assert judged(with_trace("n2", hole, bad)) == (Status.FAIL, {"durable-fetch"})
+    logs = with_log("n2", LOG_FAULTS["committed-prefix"]).evidence.logs
+    run = with_evidence(with_trace("n2", hole), logs=logs)
+    assert judged(run) == (Status.UNKNOWN, {"committed-prefix"})
 
 
 def test_many_findings_of_one_kind_on_a_node_are_counted_and_few_shown():

@@ -191,3 +191,6 @@ def test_links_that_the_nemesis_made_slow_count_in_the_leaders_favour(fault, par
     followers = (follower("n2", until_s=ALONE_FROM_S), follower("n3", until_s=ALONE_FROM_S))
     assert found(run_of(leader(appends_until_s=until_s), *followers)) == {"led-alone"}
     assert found(run_of(leader(appends_until_s=until_s), *followers, happened=slow)) == set()
+    other = (Event(0, 0, NEMESIS, EventType.INVOKE, "pause", None, {**value, "fault": "pause"}),)
+    alone = run_of(leader(appends_until_s=until_s), *followers, happened=other)
+    assert found(alone) == {"led-alone"}

@@ -30,6 +30,8 @@ def test_the_heal_of_another_entry_ends_no_fault_of_the_same_targets():
     rows = [inject("a", entry=0), inject("a", entry=1, verified=False), heal("a", entry=1)]
     first, second = fault_spans(journal(*rows))
     assert (first.end_ns, second.end_ns) == (None, 2)
+    (alone,) = fault_spans(journal(inject("a", entry=0), heal("a", entry=1)))
+    assert alone.end_ns is None
 
 
 def test_a_fault_that_had_ended_early_had_whatever_its_next_heal_measures():

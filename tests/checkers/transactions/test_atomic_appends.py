@@ -104,6 +104,12 @@ def test_half_of_a_transaction_without_an_answer_is_torn():
     assert judged(history.end(x=[0], y=[2])) == failed("torn-transaction")
 
 
+def test_a_last_read_of_several_partitions_shows_each_as_it_is():
+    for shown, expected in (([2], PASS), ([], failed("torn-transaction"))):
+        history = History().txn(a("x", 1), a("y", 2)).add("read-all", r("x", 1), r("y", *shown))
+        assert judged(history) == expected
+
+
 def test_a_commit_need_not_be_seen_at_once_though_it_must_be_in_the_end():
     assert judged(two().read(r("x"), r("y")).end(x=[1], y=[2])) == PASS
 
@@ -232,6 +238,9 @@ def test_a_read_may_overlap_what_it_shows_and_not_come_before_it():
     assert judged(history.end(x=[1])) == PASS
     history = History().read(r("x", 1), times=(0, 3)).txn(a("x", 1), times=(5, 9))
     assert judged(history.end(x=[1])) == failed("circular-reads")
+    # What a longer read shows, too, whoever else has seen the beginning.
+    history = History().txn(a("x", 2)).read(r("x", 1, 2)).txn(a("x", 1)).read(r("x", 1))
+    assert judged(history.end(x=[1, 2])) == failed("circular-reads")
 
 
 # --- a partition is a log ---

@@ -446,6 +446,26 @@ HIDDEN = [
 """Whichever of the two writers was first: no cycle of what is known says that it is wrong."""
 
 
+def test_what_aborted_between_two_transactions_takes_nothing_from_their_order():
+    history = [
+        txn(0, [a("x", 1), a("y", 1)]),
+        txn(1, [a("x", 9)], kind=FAIL),
+        txn(2, [a("x", 2), a("y", 2)]),
+        txn(3, [r("x", [1, 9, 2]), r("y", [2, 1])]),
+    ]
+    assert judged(history, consistency="read-uncommitted")[:2] == (Status.FAIL, {"G0"})
+
+
+def test_half_of_a_transaction_is_missed_in_a_list_that_is_not_empty():
+    history = [
+        txn(0, [a("y", 0)]),
+        txn(1, [a("x", 1), a("y", 1)]),
+        txn(2, [r("x", [1]), r("y", [0])]),
+        txn(3, [r("y", [0, 1])]),
+    ]
+    assert "fractured-read" in judged(history, consistency="read-atomic")[1]
+
+
 def test_no_serial_order_is_found_without_a_cycle_of_known_dependencies():
     for level in ("read-atomic", "consistent-view", "snapshot-isolation", "serializable"):
         assert judged(HIDDEN, "rw-register", consistency=level)[:2] == (
