@@ -104,7 +104,7 @@ def _creatable(
     )
 
 
-def _placed(*placed: tuple[int, Sequence[int]], **given: Any) -> WrongRequest:
+def _placement(*placed: tuple[int, Sequence[int]], **given: Any) -> WrongRequest:
     given = {"partitions": -1, "factor": -1, "error": "invalid_replica_assignment", **given}
     return _create(NOWHERE, placed=placed, **given)
 
@@ -204,14 +204,14 @@ WRONG: Final[Mapping[str, WrongRequest]] = {
     "create: too few": _create(NOWHERE, partitions=-2, error="invalid_partitions"),
     "create: no replica": _create(NOWHERE, factor=0, error="invalid_replication_factor"),
     "create: many replicas": _create(NOWHERE, factor=100, error="invalid_replication_factor"),
-    "create: placed on nobody": _placed((0, [_NOBODY])),
-    "create: placed nowhere": _placed((0, [])),
-    "create: placed twice": _placed((0, [1]), (0, [1])),
-    "create: placed on one twice": _placed((0, [1, 1])),
-    "create: placed with a gap": _placed((0, [1]), (2, [1])),
-    "create: placed unevenly": _placed((0, [1]), (1, [1, 2])),
-    "create: placed and counted": _placed((0, [1]), partitions=1, error="invalid_request"),
-    "create: placed and replicated": _placed((0, [1]), factor=1, error="invalid_request"),
+    "create: placed on nobody": _placement((0, [_NOBODY])),
+    "create: placed nowhere": _placement((0, [])),
+    "create: placed twice": _placement((0, [1]), (0, [1])),
+    "create: placed on one twice": _placement((0, [1, 1])),
+    "create: placed with a gap": _placement((0, [1]), (2, [1])),
+    "create: placed unevenly": _placement((0, [1]), (1, [1, 2])),
+    "create: placed and counted": _placement((0, [1]), partitions=1, error="invalid_request"),
+    "create: placed and replicated": _placement((0, [1]), factor=1, error="invalid_request"),
     "create: no such configuration": _create(
         NOWHERE, configs={"no.such": "1"}, error="invalid_config"
     ),
