@@ -274,8 +274,9 @@ class _Opening:
                 self._drop(segments[index + 1 :])
                 self._disk.truncate(segment.path, segment.size_bytes)
                 found.truncated_bytes += left_bytes
-            segment.write_indexes()
-            if left_bytes:
+            is_active = left_bytes > 0 or segment is segments[-1]
+            segment.write_indexes(closed=not is_active)
+            if is_active:
                 return
 
     def _scan(self, segment: DataSegment, found: RecoveredData) -> int:

@@ -157,13 +157,9 @@ class DataSegment:
 
     def close_times(self) -> None:
         """Give the largest timestamp an entry, as nothing follows."""
-        if self.times_known and self.max_timestamp_ms > NO_TIMESTAMP:
-            entry = self.time_index.append(
-                self.max_timestamp_ms, self.max_timestamp_offset - self.base_offset
-            )
-            if entry:
-                self._disk.append(self.time_index_path, entry, at_once=True)
-                self.is_dirty = True
+        if self.times_known and (entry := self._index_time()):
+            self._disk.append(self.time_index_path, entry, at_once=True)
+            self.is_dirty = True
 
     def note_times(self, header: BatchHeader) -> None:
         """Take a batch into account that the time index does not cover."""
@@ -240,7 +236,7 @@ class DataSegment:
         if end_bytes > loaded_bytes:
             self._adopt(own_index, own_times, own_max, loaded_bytes, offset)
         self.size_bytes = end_bytes
-        self.write_indexes()
+        self.write_indexes(closed=True)
         return True
 
     def begin_scan(self) -> None:
@@ -251,8 +247,10 @@ class DataSegment:
         self.times_known = True
         self.first_timestamp_ms = None
 
-    def write_indexes(self) -> None:
-        """Replace both index files by what is in memory."""
+    def write_indexes(self, *, closed: bool) -> None:
+        """Replace both index files by what is in memory; `closed`: as `close_times` leaves them."""
+        if closed:
+            self._index_time()
         self._disk.write(self.index_path, self.index.encode())
         self._disk.write(self.time_index_path, self.time_index.encode())
         for queued in self._queued:
@@ -267,9 +265,12 @@ class DataSegment:
         if position - indexed > self._config.index_interval_bytes:
             relative = header.last_offset - self.base_offset
             self._queued[0] += self.index.append(relative, position)
-            self._queued[1] += self.time_index.append(
-                self.max_timestamp_ms, self.max_timestamp_offset - self.base_offset
-            )
+            self._queued[1] += self._index_time()
+
+    def _index_time(self) -> bytes:
+        """Give the largest timestamp an entry unless it has one; returns its bytes, if any."""
+        last = self.max_timestamp_offset - self.base_offset
+        return self.time_index.append(self.max_timestamp_ms, last)
 
     def _check_entry(self, last_offset: int, position: int) -> None:
         try:

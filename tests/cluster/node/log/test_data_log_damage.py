@@ -184,6 +184,23 @@ def found_by_time(folder: Folder, cut_to: int | None):
     return found
 
 
+@pytest.mark.parametrize("stop", [Folder.kill, Folder.close])
+def test_what_is_found_by_time_is_so_after_any_end_and_an_orderly_one(stop):
+    """A recovery wrote time indexes without the largest timestamps of full segments."""
+    folder = Folder(segment_bytes=700, index_interval_bytes=400, cache_bytes=0)
+    log = folder.open()
+    for number in range(20):
+        log.append_as_leader(batch(b"x" * 30, timestamp_ms=NOW_MS + number), 0)
+    folder.run()
+    assert len(log.segment_offsets) == 3
+    stop(folder)
+    folder.open()
+    folder.close()
+    log = folder.open()
+    found = [log.offset_for_timestamp(NOW_MS + number) for number in range(20)]
+    assert [each and each.offset for each in found] == list(range(20))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("cut_to", [None, 8])
