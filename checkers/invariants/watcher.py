@@ -12,6 +12,7 @@ from checkers.invariants import commits, elections, logs, snapshots, voters
 from checkers.invariants.answers import ANSWERS
 from checkers.invariants.brokers import BROKER_INVARIANTS
 from checkers.invariants.fold import Broken, Hook, Invariant, Order, hooks
+from checkers.invariants.folders import FOLDERS
 from checkers.invariants.leading import LEADING
 from checkers.invariants.partitions import PARTITIONS
 from checkers.invariants.quorum import Quorum
@@ -65,6 +66,7 @@ LIVE: tuple[type[Invariant], ...] = (
     *REPLICATION,
     *PARTITIONS,
     *UPKEEP,
+    *FOLDERS,
     RetentionKept,
     *ANSWERS,
 )

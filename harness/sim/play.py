@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,12 +22,14 @@ from checkers.evidence import WORLD_CLOCK
 from checkers.history import Event
 from checkers.nodes.agreement import storage_failed
 from cluster import mutants
-from cluster.backends.base import BackendError, NodeState
+from cluster.backends.base import BackendError, Death, NodeState
 from cluster.backends.sim import loop as virtual
-from cluster.backends.sim.incarnation import Incarnation
+from cluster.backends.sim.disk import MemoryDisk
+from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.programs import program_of
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
+from cluster.node.ports import nothing
 from harness.plan.plan import Plan
 from harness.plan.system_request import request_of
 from harness.run.final_reads import FinalReads
@@ -38,6 +41,7 @@ from harness.run.strands.player import Player
 from harness.run.strands.progress import Act
 from harness.sim.answer_sight import AnswerWatch
 from harness.sim.findings import Violation, Violations, generalise
+from harness.sim.folder_sight import FolderWatch
 from harness.sim.image_sight import ImageWatch
 from harness.sim.partition_sight import PartitionWatch
 from harness.sim.placement import PLACEMENT, misplacements
@@ -49,6 +53,9 @@ from harness.sim.world_sight import watch
 from nemeses.base import Injection
 from workloads.base import LeaderTracker
 
+_DIRECTORY_LOST = "directory-lost"
+_OF_DISKS = frozenset({errno.EIO, errno.ENODEV, errno.ENOSPC})
+"""Errors of a disk that fails, is unplugged or is full."""
 _RESTART_MS = 100.0
 _LOOK_S = 0.1
 _COLLECT_AFTER = 300_000
@@ -216,6 +223,7 @@ class _DrawnWorld:
         SessionWatch(world, watcher)
         UpkeepWatch(world, watcher)
         RetentionWatch(world, watcher)
+        FolderWatch(world, watcher)
         AnswerWatch(world, watcher)
         self.watch = Watch(world)
         self.recorder = Recorder(
@@ -242,6 +250,7 @@ class _DrawnWorld:
         self.player = player
         self.watch.listeners.append(self.observer.on_event)
         self.backend.world.on_end.append(self._judge_end)
+        self.backend.world.observers.append(self._observe)
 
     def note_violation(self, name: str, explanation: str, *causes: str) -> None:
         self.violations.add(Violation(name, explanation, causes))
@@ -312,6 +321,24 @@ class _DrawnWorld:
             death, lambda: self._restart(death.node), lambda: self.violations.add_death(death)
         )
 
+    def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
+        if event == "log-directory-offline" and not _is_failing(process, fields["log_dir"]):
+            lost = Death(process.name, process.incarnation, 0, (fields["reason"],))
+            self.timers.call_later(0, lambda: self._judge_lost(process, fields["log_dir"], lost))
+
+    def _judge_lost(self, process: Incarnation, log_dir: str, lost: Death) -> None:
+        """Judge that a broker went on without a log directory whose disk works, as a death."""
+        (reason,) = lost.output_tail
+
+        def blame() -> None:
+            causes = _DIRECTORY_LOST, generalise(reason)
+            what = f"{lost.node} goes on without {log_dir}, whose disk works: {reason}"
+            self.note_violation(_DIRECTORY_LOST, what, *causes)
+
+        assert self.player is not None, "see attach"
+        if process.alive:  # else its death is judged
+            self.player.excuses.judge(lost, nothing, blame)
+
     def _restart(self, node: str) -> None:
         """Start a node whose storage failed late, after the heals that would start it."""
         if self.player is not None and self.player.stopped:
@@ -320,6 +347,17 @@ class _DrawnWorld:
     def _start(self, node: str) -> None:
         if self.backend.world.nodes[node].state is NodeState.DEAD:
             self.backend.world.start(node)
+
+
+def _is_failing(process: Incarnation, log_dir: str) -> bool:
+    """Whether the disk of a log directory has failed."""
+    assert process.node is not None, "it traced"
+    assert process.node.replicas is not None, "it has log directories"
+    directory = process.node.replicas.logs.at_path(log_dir)
+    assert directory is not None, "it was online"
+    disk = directory.disk
+    assert isinstance(disk, MemoryDisk), "a simulated node's"
+    return disk.detached or (disk._error is not None and disk._error.errno in _OF_DISKS)
 
 
 class SimView:

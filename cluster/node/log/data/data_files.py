@@ -297,6 +297,7 @@ class DataFiles:
             self._watch(error)
             return
         assert self._barrier_end is not None
+        assert self._barrier_end <= self.end_offset, "what was cut is no more on its way"
         self.written_end_offset = max(self.written_end_offset, self._barrier_end)
         self._barrier_end = None
         self._tail.evict(self.written_end_offset)
