@@ -32,6 +32,7 @@ from harness.sim.swarm.fragments import FRAGMENTS, Draw, kill_parameters, strand
 from harness.sim.swarm.kafka import of_kafka, settings_of
 from harness.sim.swarm.logs import with_logs
 from harness.sim.swarm.losses import with_losses
+from harness.sim.swarm.power import with_power_losses
 from harness.sim.swarm.second_tries import with_second_tries
 from harness.sim.swarm.starts import with_starts
 from harness.sim.swarm.topics import with_topics
@@ -187,7 +188,9 @@ def _bounds(plan: Plan) -> Bounds:
 def _with_clients(plan: Plan, unit_ms: float) -> Plan:
     """Draw clients of partitions' logs, clients of brokers, or neither."""
     of_logs = with_logs(plan, unit_ms)
-    return of_logs if of_logs is not plan else with_brokers(plan, unit_ms)
+    return (
+        with_power_losses(of_logs, unit_ms) if of_logs is not plan else with_brokers(plan, unit_ms)
+    )
 
 
 def _with_load(plan: Plan) -> Plan:

@@ -76,7 +76,7 @@ def with_logs(plan: Plan, unit_ms: float) -> Plan:
     damage = random.choice(("torn", "index", "", ""))
     is_torn = damage == "torn" and least > 1
     if is_torn:
-        strands = [strand for strand in strands if not _ends_process(strand)]
+        strands = [strand for strand in strands if not ends_process(strand)]
         strands.append(_tear(random, plan, unit_ms))
     elif damage == "index" and settings["log.index.interval.bytes"] < _INDEX_BYTES_MAX:
         strands += _index_flips(random, plan, settings, unit_ms, (topics, partitions))
@@ -230,7 +230,8 @@ def _unheard(random: Random, out_ms: float, unit_ms: float) -> list[Step]:
     ]
 
 
-def _ends_process(strand: Strand) -> bool:
+def ends_process(strand: Strand) -> bool:
+    """Whether a fault of a strand ends a process, and not in order."""
     return any(step.kind in DEPOSING and step.kind not in _LIVES_ON for step in strand.steps)
 
 

@@ -18,9 +18,10 @@ from checkers.partition_logs.columns import CONFIGURE, RENEW
 from harness.plan.plan import Plan
 from harness.plan.strands import Step, Strand
 from workloads.data import log
-from workloads.data.log_client import DELETE
+from workloads.data.log_client import DELETE, FILL
 
 _SHARE: Final = 0.25
+_SYNCED_SHARE: Final = 0.3
 RENEWED: Final = "e0-0"
 """A partition of the topic that is made anew."""
 
@@ -48,7 +49,8 @@ def _strands(random: Random, plan: Plan, unit_ms: float, session_ms: float) -> I
             key = f"d{random.randrange(plan.workload_options['topics'])}-0"
             steps = [configure(key, "segment.ms", max(1, roll_ms))]
         elif shape < 0.5:
-            least = random.randint(1, plan.workload_options["replication_factor"])
+            alone = 1 if plan.world.power_loss == "written" else 2  # what may be lost is not alone
+            least = random.randint(alone, plan.workload_options["replication_factor"])
             steps = [configure(RENEWED, "min.insync.replicas", least)]
             if random.random() < 0.7:
                 late_ms = round(session_ms + wait_ms, 1)
@@ -56,10 +58,20 @@ def _strands(random: Random, plan: Plan, unit_ms: float, session_ms: float) -> I
         else:
             renew = Step("op", options={"f": RENEW, "key": RENEWED})
             wait = Step("wait", after_ms=wait_ms)
-            steps = [renew, wait, away, replace(renew, after_ms=wait_ms)]
+            synced = _synced(plan, unit_ms, at_ms)
+            steps = [renew, wait, *synced, away, replace(renew, after_ms=wait_ms)]
             steps += _deletions(random, unit_ms)
         yield Strand(round(at_ms, 1), tuple(steps))
         at_ms += away_ms + unit_ms * (2.0 + random.expovariate(0.3))
+
+
+def _synced(plan: Plan, unit_ms: float, at_ms: float) -> list[Step]:
+    """Draw whether the topic's log has a sync to come when it is deleted, or grows by syncs."""
+    random = Random(f"swarm/{plan.seed}/sync-first/{at_ms}")
+    ways = (("flush.ms", round(unit_ms * random.uniform(1.0, 4.0))), ("flush.messages", 1))
+    fill = Step("op", options={"f": FILL, "key": RENEWED, "value": 1})
+    steps = [configure(RENEWED, *random.choice(ways)), fill]
+    return steps if random.random() < _SYNCED_SHARE else []
 
 
 def _deletions(random: Random, unit_ms: float) -> Iterator[Step]:

@@ -16,6 +16,7 @@ from harness.plan.step_verbs import is_fault
 from harness.sim.runner import run_plan
 from harness.sim.swarm.coverage import cell, empty, steer_for, universe
 from harness.sim.swarm.draw import Steer, draw
+from harness.sim.swarm.logs import ends_process
 from harness.sim.swarm.losses import LED_UNCLEANLY, RETAINED
 from tests.harness.sim.plans import read_plan
 from workloads.data.log_client import (
@@ -198,7 +199,7 @@ def test_topics_change_beside_the_workload():
         if set_to["name"] == "min.insync.replicas":
             assert 1 <= int(set_to["value"]) <= plan.workload_options["replication_factor"]
             assert step.options["key"] == "e0-0", "without a leader it may stay so"
-    assert names == {"min.insync.replicas", "segment.ms"}
+    assert names == {"min.insync.replicas", "segment.ms", "flush.messages", "flush.ms"}
 
 
 def settings_of(plan, key):
@@ -295,10 +296,34 @@ def test_logs_are_sent_to_with_one_replica_and_several_and_lose_no_written_byte(
     assert 50 < len(plans) < 85
     assert {1, 2, 3} == {one["replication_factor"] for one in options}
     assert {"all", "1", "0"} == {one["acks"] for one in options}
-    steps = [step for plan in plans for step in steps_of(plan)]
+    kept = [plan for plan in plans if plan.world.power_loss == "written"]
+    steps = [step for plan in kept for step in steps_of(plan)]
     assert {"disk-wipe", "disk-error"}.isdisjoint(step.kind for step in steps)
     assert not any("keep" in step.options for step in steps)
-    assert {plan.world.power_loss for plan in plans} == {"written"}
+
+
+def test_one_node_alone_loses_what_it_has_written_where_no_replica_acknowledges_alone():
+    losing = [p for s in range(120) if (p := draw(s)).workload == "log" and _loses_power(p)]
+    assert 5 < len(losing) < 20
+    kinds = set()
+    for plan in losing:
+        assert plan.workload_options["min_insync_replicas"] > 1
+        ending = [step for strand in plan.strands if ends_process(strand) for step in strand.steps]
+        assert len({step.targets for step in ending}) == 1
+        kinds |= {step.kind for step in ending}
+        least = [
+            int(step.options["value"]["value"])
+            for step in steps_of(plan)
+            if step.options.get("f") == CONFIGURE
+            and step.options["key"] not in LOSING
+            and step.options["value"]["name"] == "min.insync.replicas"
+        ]
+        assert all(number > 1 for number in least)
+    assert kinds == {"kill", "disk-error"}
+
+
+def _loses_power(plan):
+    return plan.world.power_loss != "written"
 
 
 @pytest.mark.slow
