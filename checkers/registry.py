@@ -224,7 +224,7 @@ _OWN: tuple[Check, ...] = (
     ),
     RunCheck(voter_changes.NAME, "evidence", voter_changes.check),
     RunCheck(upgrades.NAME, "evidence", upgrades.check, {"steps": dict, "session_ms": int}),
-    RunCheck(isr.NAME, "evidence", isr.check),
+    RunCheck(isr.NAME, "evidence", isr.check, {"session_ms": int}),
     RunCheck(
         invariants.NAME,
         "evidence",

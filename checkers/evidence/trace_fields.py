@@ -69,6 +69,7 @@ _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "truncate-fully": {"start_offset": _whole, "epoch": _whole},
     "flush": {"end_offset": _whole},
     "recovered": {"start_offset": _whole, "end_offset": _whole, "last_epoch": _whole},
+    "log-end": {"end_offset": _whole},
     "fetch-snapshot": {"snapshot_offset": _whole},
     "snapshot": {"offset": _whole, "epoch": _whole},
     "fetch": {"offset": _whole, "durable_end_offset": _whole},

@@ -26,8 +26,8 @@ read an event which the system does not trace (the option `traced` lists all tha
 `whole` names them), what judges a node by its own events alone (`Invariant.own`) judges these.
 Where nodes leave traces and no files (the option `files` is false), so is what only files show.
 The options `starts` and `pids` are those of `nodes.starts`.
-`recovery`, `appended`, `kept-state` and `snapshots-kept` report no node whose storage a fault may
-have damaged. Complexity: that of the merge,
+`recovery`, `appended`, `committed-kept`, `kept-state` and `snapshots-kept` report no node whose
+storage a fault may have damaged before. Complexity: that of the merge,
 and O(records).
 """
 
@@ -42,18 +42,32 @@ from checkers.evidence import Evidence, TraceEvent
 from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.log_audit import LogAudit
 from checkers.evidence.trace_fields import LEADER_CHANGE, VOTERS, incomplete, voter_ids, well_formed
+from checkers.history import INFINITY_NS
 from checkers.invariants.elections import MonotonicEpoch, OneVote
 from checkers.invariants.electorate import ANY
 from checkers.invariants.fold import Invariant, Order
 from checkers.invariants.logs import CommittedPrefix, LogMatching, Recovery
 from checkers.invariants.merge import by_causes, by_clock, one_clock
 from checkers.invariants.sight import Fields
-from checkers.invariants.traces import TRACES, Appended, GrantedVotes, KeptState, SnapshotsKept
+from checkers.invariants.traces import (
+    TRACES,
+    Appended,
+    CommittedKept,
+    GrantedVotes,
+    KeptState,
+    SnapshotsKept,
+)
 from checkers.invariants.watcher import INVARIANTS, Violation, Watcher
 from checkers.nodes import leader_age
 from checkers.nodes.agreement import may_be_ended
 from checkers.nodes.starts import unlike_starts
-from checkers.nodes.trace_order import find_disorder, not_started, unlike_faults
+from checkers.nodes.trace_order import (
+    begins,
+    fault_notes,
+    find_disorder,
+    not_started,
+    unlike_faults,
+)
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -64,7 +78,7 @@ LEFT_OUT = {kind.name: kind.unstored for kind in INVARIANTS if kind.unstored}
 _JUDGED: Mapping[str, type[Invariant]] = {
     kind.name: kind for kind in (*INVARIANTS, *TRACES) if not kind.unstored
 }
-_OF_DISKS = (Recovery, Appended, KeptState, SnapshotsKept)
+_OF_DISKS = (Recovery, Appended, CommittedKept, KeptState, SnapshotsKept)
 """What a fault that damages a node's storage may break."""
 _SPARES_DISKS = frozenset({"disk-full", "limit"})
 """Faults that may end a node, and keep it from writing more: what it has written is there."""
@@ -88,10 +102,9 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         run, evidence, options.get("starts") or {}, pids=options.get("pids") is True
     )
     holes = incomplete(left, evidence) | disorder.keys()
-    damaged = set(evidence.nodes)
+    damaged = dict.fromkeys(evidence.nodes, 0)
     if not run.extent.pending:  # else whose storage it was is not known
-        notes = (note for note in run.notes if note.f not in _SPARES_DISKS)
-        damaged = {node for note in notes for node in may_be_ended(note)}
+        damaged = _damaged_since(run)
     has_files = options.get("files") is not False
     possible = {name: kind for name, kind in _JUDGED.items() if has_files or kind not in _OF_FILES}
     everywhere = {
@@ -160,6 +173,17 @@ def validate(options: Mapping[str, Any]) -> None:
             raise ValueError(f"{option!r} must be a list of names of {what}")
 
 
+def _damaged_since(run: RunInput) -> dict[str, int]:
+    """Return when a fault that may damage a node's storage was first asked for, by node."""
+    found: dict[str, int] = {}
+    notes = fault_notes(run)
+    for note, begun_ns in zip(notes, begins(notes), strict=True):
+        if note.f not in _SPARES_DISKS:
+            for node in may_be_ended(note):
+                found[node] = min(found.get(node, INFINITY_NS), begun_ns or 0)
+    return found
+
+
 def _only_there(only: Mapping[str, Collection[str]]) -> str:
     nodes = sorted({node for judged in only.values() for node in judged})
     return f", {len(only)} of them of {', '.join(nodes)} only" if only else ""
@@ -172,7 +196,8 @@ class _Judged:
     evidence: Evidence
     audit: LogAudit
     holes: Collection[str]
-    damaged: Collection[str]
+    damaged: Mapping[str, int]
+    """The nodes whose storage a fault may have damaged, and since when in the run."""
     cancelled: Cancelled
     kinds: Mapping[str, type[Invariant]]
     only: Mapping[str, Collection[str]]
@@ -262,7 +287,7 @@ class _Judged:
     def _report(self, violation: Violation) -> None:
         """Report a violation at the present event, unless damaged storage may be its cause."""
         kind, node, event = violation.property, self.node, self.event
-        if _JUDGED[kind] in _OF_DISKS and node in self.damaged:
+        if _JUDGED[kind] in _OF_DISKS and self._may_be_damaged(node, event):
             return
         if node not in self.only.get(kind, (node,)):
             return
@@ -280,6 +305,12 @@ class _Judged:
             self.doubts.append({**found, "unseen": list(doubted_for)})
         else:
             self.anomalies.append(found)
+
+    def _may_be_damaged(self, node: str, event: TraceEvent | None) -> bool:
+        """Whether a fault may have damaged a node's storage before an event."""
+        since_ns = self.damaged.get(node)
+        at_ns = None if event is None else self.evidence.run_ns(event)
+        return since_ns is not None and (at_ns is None or at_ns >= since_ns)
 
     def _doubted_for(self, kind: type[Invariant], node: str) -> tuple[str, ...]:
         """Return the nodes whose missing events may explain a finding on a node."""

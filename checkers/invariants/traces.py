@@ -197,6 +197,75 @@ def _node_name(node_id: int) -> str | None:
     return None if node_id == NO_NODE else node_name(node_id)
 
 
+class CommittedKept(Invariant):
+    """What a voter announced as committed is there when it starts again.
+
+    A high watermark is at most where the node's own log ends, and a voter fsyncs that before it
+    says so to its leader (KIP-595): one loss of power shows an fsync that was left out.
+    """
+
+    name = "committed-kept"
+    source = "KafkaRaftClient, appendAsFollower and flushLeaderLog; the contract of fsync"
+    reads = frozenset({"hw", "log-end"})
+    own = True
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._marks: dict[str, int] = {}
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        if self.quorum.electorate.is_replaced(node, str(fields.get("directory_id") or ANY)):
+            self._marks.pop(node, None)
+
+    def on_hw(self, node: str, fields: Fields) -> None:
+        if node in self.quorum.electorate.members(node).directories:
+            self._marks[node] = fields["offset"]
+
+    def on_log_end(self, node: str, fields: Fields) -> Broken | None:
+        mark, end_offset = self._marks.pop(node, 0), fields["end_offset"]
+        if end_offset >= mark:
+            return None
+        return Broken(
+            f"{node}, a voter, had announced {mark} as committed, and starts again with a log that "
+            f"ends at {end_offset}"
+        )
+
+
+class UpToDateVote(Invariant):
+    """A voter grants votes, and PreVotes, only to who has all that it announced as committed.
+
+    Judged where a vote names what the candidate has, once the logs show of which epoch the last
+    record below the voter's high watermark is: a log that ends in a later epoch is newer, however
+    short.
+    """
+
+    name = "up-to-date-vote"
+    source = "Raft 5.4.1; KafkaRaftClient, handleVoteRequest"
+    reads = frozenset({"hw"})
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._granted: list[tuple[str, int, Fields]] = []
+
+    def on_vote(self, node: str, fields: Fields) -> None:
+        mark = self.quorum.mark(node)
+        if fields["granted"] and 0 <= fields.get("last_offset", mark) < mark:
+            self._granted.append((node, mark, fields))
+
+    def on_logs(self, node: str, fields: Fields) -> Broken | None:
+        for voter, mark, vote in self._granted:
+            epoch = fields["epochs"].get(mark - 1)
+            if voter != node or epoch is None or vote["last_epoch"] > epoch:
+                continue
+            return Broken(
+                f"{node} had announced {mark} as committed, its last record of epoch {epoch}, and "
+                f"granted {'a PreVote' if vote['pre_vote'] else 'its vote'} in epoch "
+                f"{vote['epoch']} to {node_name(vote['candidate_id'])}, whose log ended at "
+                f"{vote['last_offset']} in epoch {vote['last_epoch']}"
+            )
+        return None
+
+
 class KeptState(Invariant):
     """A quorum-state file holds what its node traced last, or what it was about to trace."""
 
@@ -466,6 +535,8 @@ TRACES: tuple[type[Invariant], ...] = (
     Appended,
     CountedFetched,
     HeardOf,
+    CommittedKept,
+    UpToDateVote,
     KeptState,
     VotersAgree,
     AnsweredInClaim,

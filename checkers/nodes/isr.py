@@ -27,6 +27,7 @@ them, and `snapshots` compares what they counted.
 - `fenced-into-isr`: a broker that is in the ISR since this batch, and fenced or shutting down at
   the end of it (KIP-841; ValidControllerState).
 - `change-of-nothing`: a change of a partition that was never created.
+- `dead-unfenced`: a broker that stays unfenced though it is dead (`nodes.fences`).
 - `isr-not-decided`: a broker acts by another ISR than this (`nodes.isr_heard`, from traces).
 
 `elr-forgotten` is also what keeps ISR and ELR together as large as min.insync.replicas, once they
@@ -48,6 +49,7 @@ from typing import Any, Final
 from checkers.evidence import LogRecord
 from checkers.evidence.evidence_result import evidence_result, without_log
 from checkers.evidence.trace_fields import well_formed
+from checkers.nodes.fences import SESSION_MS, unfenced_dead
 from checkers.nodes.in_sync import newest_records
 from checkers.nodes.isr_heard import not_decided
 from checkers.nodes.snapshots import Image, Key, Value, beginning, image_of
@@ -78,8 +80,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     evidence, malformed = well_formed(run.required_evidence)
     missing = without_log(evidence) + malformed
     log = newest_records(evidence)
-    del options
     replay = _Replay()
+    unfenced: list[Anomaly] = []
     apart: set[str] = set()
     is_whole = False
     if log:
@@ -95,6 +97,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             whole = list(takewhile(_well_formed, log))
             replay.read(whole, cancelled)
             is_whole = len(whole) == len(log) and not cancelled()
+            start, session_ms = image_of(oldest.records), options.get("session_ms", SESSION_MS)
+            unfenced.extend(unfenced_dead(run, evidence, start, whole, session_ms))
             if len(whole) < len(log):  # behind it nothing is known of what came before
                 odd = log[len(whole)]
                 missing.append(f"{node} (a malformed {odd.kind} at offset {odd.offset})")
@@ -105,6 +109,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             *({**anomaly, "node": node} for anomaly in replay.anomalies),
             # Of a topic that was made anew, the rest of the log may have the decision.
             *(not_decided(evidence, replay.isrs, apart) if is_whole else ()),
+            *unfenced,
         ],
         missing=missing,
         cancelled=cancelled(),

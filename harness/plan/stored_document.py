@@ -11,11 +11,12 @@ from importlib import metadata
 from types import MappingProxyType
 from typing import Any, Final
 
-from checkers.nodes import durability, records, upgrades
+from checkers.nodes import durability, isr, records, upgrades
 from checkers.registry import CheckSpec, find_check
 from checkers.runs import answers, exercised
 from cluster.backends.registry import SIM
 from cluster.node.kraft.quorum.config import CHECK_QUORUM_FETCH_TIMEOUTS
+from cluster.systems.kafka.kafka_system import NAME as KAFKA
 from cluster.systems.kafka.kafka_system import SESSION_TIMEOUT
 from cluster.systems.kafka.kafka_system import SETTINGS as KAFKA_SETTINGS
 from cluster.systems.kraft import NODE_SETTINGS
@@ -48,14 +49,20 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
     brokers = plan.nodes_at("CLIENT")
     # What serves no clients has no state that they could read in the end.
     serving = {} if brokers == plan.node_names else {"nodes": list(brokers)}
-    served = {durability.NAME: serving} if serving else {}
+    # Of a mixed quorum the longer one.
+    default = (KAFKA_SETTINGS if plan.system == KAFKA else NODE_SETTINGS)[SESSION_TIMEOUT]
+    session_ms = int(plan.node_settings.get(SESSION_TIMEOUT, default))
+    given: dict[str, dict[str, Any]] = {
+        durability.NAME: serving,
+        isr.NAME: {"session_ms": session_ms},
+    }
     of_logs = (
         CheckSpec("log-agreement"),
         CheckSpec("snapshots"),
         CheckSpec(records.NAME, {"workload": plan.workload, **of_answers, **of_traces, **serving}),
         CheckSpec("invariants", of_traces | of_starts | ({"whole": whole} if whole else {})),
-        *_of_upgrades(plan),
-        *([CheckSpec("isr")] if WORKLOADS[plan.workload].creates_partitions else []),
+        *_of_upgrades(plan, session_ms),
+        *([CheckSpec(isr.NAME)] if WORKLOADS[plan.workload].creates_partitions else []),
     )
     # Of what is no metadata quorum no file is stored, but its trace, where it has events of raft.
     of_traces_alone = [CheckSpec("invariants", {**of_traces, "files": False})] if traced else []
@@ -64,25 +71,25 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
     if not all(isinstance(spec, CheckSpec) for spec in of_workload):
         raise WrongAnswerError(workload, of_workload)
     specs = (
-        *(CheckSpec(s.name, {**s.options, **served.get(s.name, {})}) for s in of_workload),
+        *of_workload,
         *([CheckSpec("monitor")] if plan.strands else []),
         *(of_logs if plan.kind.metadata_quorum else of_traces_alone),
         CheckSpec(answers.NAME),
         CheckSpec(exercised.NAME, exercised.options_of(plan.judged_by())),
         CheckSpec("statistics"),
     )
-    for spec in specs:
+    complete = tuple(CheckSpec(s.name, {**s.options, **given.get(s.name, {})}) for s in specs)
+    for spec in complete:
         find_check(spec)
-    return specs
+    return complete
 
 
-def _of_upgrades(plan: Plan) -> Iterator[CheckSpec]:
+def _of_upgrades(plan: Plan, session_ms: int) -> Iterator[CheckSpec]:
     """List the check of upgrades, for a plan that has any."""
     kinds = (upgrades.UPGRADE, upgrades.FINALIZE)
     steps = {kind: len(parameters_in(plan, kind)) for kind in kinds}
     if any(steps.values()):
-        session = plan.node_settings.get(SESSION_TIMEOUT, KAFKA_SETTINGS[SESSION_TIMEOUT])
-        yield CheckSpec(upgrades.NAME, {"steps": steps, "session_ms": int(session)})
+        yield CheckSpec(upgrades.NAME, {"steps": steps, "session_ms": session_ms})
 
 
 def _starts(plan: Plan) -> dict[str, Any]:

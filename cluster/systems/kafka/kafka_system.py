@@ -37,6 +37,7 @@ SETTINGS: Mapping[str, object] = {
     "broker.heartbeat.interval.ms": 500,
     "initial.broker.registration.timeout.ms": 2**31 - 1,  # Kafka: 60000; a fault may last longer
     "metadata.log.segment.bytes": 8 * 1024 * 1024,  # the least that it takes
+    "metadata.log.max.record.bytes.between.snapshots": 20_000,  # Kafka: 20 MiB
     "default.replication.factor": 1,  # Kafka's own
     "offsets.topic.replication.factor": 1,
     "auto.create.topics.enable": "false",

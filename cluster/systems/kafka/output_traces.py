@@ -7,14 +7,16 @@ or the failure of a log directory was caused by.
 | logger | message | event |
 |---|---|---|
 | `kraftprobe.start` | facts of the process | `start` |
+| `UnifiedLog` | Loading producer state till offset N, of the metadata log | `log-end` |
 | `QuorumState` | Completed transition to XState(epoch=..., ...) | `state` |
 | the same | ... to Leader(..., epochStartOffset=...) | `epoch-start` as well |
 | `KafkaRaftClient` | Starting voters are VoterSet(voters={1=..., ...}) | `voters` |
 | `KRaftControlRecordStateMachine` | Latest set of voters is VoterSet(...) at offset N | the same |
 | `KafkaRaftClient` | Leader high watermark updated to LogOffsetMetadata(offset=...) | `hw` |
 | the same | Follower high watermark updated to ... | `hw` |
-| `KafkaRaftClient` | Truncated to offset ... from Fetch response | `truncate` |
-| `KafkaRaftClient` | Fully truncated the log at (offset, epoch) | `truncate-fully` |
+| the same | Vote request ... with epoch N is granted, or rejected | `vote` |
+| the same | Truncated to offset ... from Fetch response | `truncate` |
+| the same | Fully truncated the log at (offset, epoch) | `truncate-fully` |
 | `AppInfoParser` | Kafka version: ..., then Kafka commitId: ... | `release` |
 | a terminating fault handler | Encountered fatal fault: ... | `fatal` |
 | `LogManager`, `ReplicaManager` | Shutdown broker because ... | the same, with the last failure |
@@ -37,7 +39,7 @@ from cluster.node.runtime.trace import encode_line
 from cluster.node.wire.uuid_text import uuid_from_text
 from cluster.systems.kafka.start import START
 
-TRACED: Final = frozenset({"start", "state", "epoch-start", "hw", "truncate", "release"})
+TRACED: Final = frozenset({"start", "log-end", "state", "epoch-start", "hw", "truncate", "release"})
 """The events of docs/evidence.md that are complete in such a trace."""
 
 _INFO: Final = "AppInfoParser"
@@ -46,6 +48,10 @@ _NO_ID: Final = "A" * 22
 _KNOW_VOTERS: Final = frozenset({"KafkaRaftClient", "KRaftControlRecordStateMachine"})
 
 _LINE: Final = re.compile(r"(\d{1,19})\|([A-Z]+)\|([\w.$]+)\|(.*)")
+_LOADED: Final = re.compile(
+    r"\[LogLoader partition=__cluster_metadata-0, .*?\] Loading producer state till offset (\d+)"
+)
+"""Of each segment that is recovered, and then of the whole log."""
 _MOVED: Final = re.compile(r"Completed transition to (\w+?)(?:State)?\((.*?)\) from ")
 _EPOCH: Final = re.compile(r"\bepoch=(\d+)")
 _EPOCH_START: Final = re.compile(r"\bepochStartOffset=(\d+)")
@@ -62,6 +68,11 @@ _VOTERS: Final = re.compile(
 )
 _VOTER: Final = re.compile(r"\bReplicaKey\(id=(\d+), directoryId=([\w-]{22})?")
 _MARK: Final = re.compile(r"(Leader|Follower) high watermark updated to (?:\w+\(offset=)?(\d+)")
+_VOTE: Final = re.compile(
+    r"Vote request .*\b(?:replica|candidate)Id=(\d+),.*\blastOffsetEpoch=(\d+), lastOffset=(\d+)"
+    r"(.*) with epoch (\d+) is (granted|rejected)"
+)
+"""Until 3.9 of a candidate: there was no PreVote."""
 _CUT: Final = re.compile(r"Truncated to offset (\d+) from Fetch response from leader")
 _REPLACED: Final = re.compile(
     r"Fully truncated the log at \(LogOffsetMetadata\(offset=(\d+), .*\), (\d+)\) after "
@@ -88,6 +99,8 @@ class OutputReader:
         self._half = b""
         """The beginning of the last line."""
         self._fault: Event | None = None
+        self._log_end: int | None = None
+        """Of the metadata log, while it is loaded."""
         self._failure = ""
         """The last one of a log directory."""
         self._version = ""
@@ -113,6 +126,7 @@ class OutputReader:
         time_ns, level, logger, message = found.groups()
         if logger == START:
             self._incarnation, self._epoch, self._failure = self._incarnation + 1, 0, ""
+            self._log_end = None
         for event, fields in self._read(level, logger.rpartition(".")[2], message):
             self._epoch = fields["epoch"] if event == "state" else self._epoch
             made = {"t": int(time_ns), "n": max(self._incarnation, 0), "e": event, **fields}
@@ -122,11 +136,17 @@ class OutputReader:
                 yield made
 
     def _read(self, level: str, logger: str, message: str) -> Iterator[tuple[str, Event]]:
-        if level in {"ERROR", "FATAL"} and (found := _FATAL.fullmatch(message)):
+        if found := _LOADED.match(message):
+            self._log_end = int(found[1])
+        elif level in {"ERROR", "FATAL"} and (found := _FATAL.fullmatch(message)):
             failure = f"; {self._failure}" if found[1] and self._failure else ""
             yield "fatal", {"reason": f"{found[2]}{failure}"}
         elif logger != _INFO:
-            yield from _read(logger, message, self._epoch)
+            for event, fields in _read(logger, message, self._epoch):
+                if event == "state" and self._log_end is not None:
+                    yield "log-end", {"end_offset": self._log_end}
+                    self._log_end = None
+                yield event, fields
         elif message.startswith(_VERSION):
             self._version = message.removeprefix(_VERSION)
         elif message.startswith(_COMMIT) and self._version:
@@ -161,16 +181,26 @@ def _read(logger: str, message: str, epoch: int) -> Iterator[tuple[str, Event]]:
         keys = _VOTER.findall(found[1])
         voters = {number: str(uuid_from_text(name or _NO_ID)) for number, name in keys}
         yield "voters", {"offset": int(found[2] or -1), "voters": voters}
-    elif logger == "KafkaRaftClient" and (found := _MARK.match(message)):
+    elif logger == "KafkaRaftClient":
+        yield from _read_client(message, epoch)
+    elif logger == "LogDirFailureChannel":
+        yield _FAILURE, {"reason": message}
+
+
+def _read_client(message: str, epoch: int) -> Iterator[tuple[str, Event]]:
+    if found := _MARK.match(message):
         role = found[1].lower()
         counted: Event = {"replicas": {}} if role == "leader" else {}
         yield "hw", {"epoch": epoch, "offset": int(found[2]), "role": role, **counted}
-    elif logger == "KafkaRaftClient" and (found := _CUT.match(message)):
+    elif found := _VOTE.fullmatch(message):
+        candidate_id, last_epoch, last_offset, vote_epoch = map(int, found.group(1, 2, 3, 5))
+        vote: Event = {"epoch": vote_epoch, "candidate_id": candidate_id}
+        vote |= {"pre_vote": "preVote=true" in found[4], "granted": found[6] == "granted"}
+        yield "vote", {**vote, "last_epoch": last_epoch, "last_offset": last_offset}
+    elif found := _CUT.match(message):
         yield "truncate", {"end_offset": int(found[1]), "epoch": epoch}
-    elif logger == "KafkaRaftClient" and (found := _REPLACED.match(message)):
+    elif found := _REPLACED.match(message):
         yield "truncate-fully", {"start_offset": int(found[1]), "epoch": int(found[2])}
-    elif logger == "LogDirFailureChannel":
-        yield _FAILURE, {"reason": message}
 
 
 def _state(name: str, text: str) -> Event:

@@ -45,6 +45,15 @@ def voters(*ids, offset=-1):
     return "voters", {"offset": offset, "kraft_version": 1, "voters": named}
 
 
+def log_end(end_offset):
+    return "log-end", {"end_offset": end_offset}, 1
+
+
+def vote(last_epoch, last_offset, **more):
+    answer = {"epoch": 2, "candidate_id": 3, "pre_vote": False, "granted": True}
+    return "vote", {**answer, "last_epoch": last_epoch, "last_offset": last_offset, **more}
+
+
 CHANGE = ("voter-change", {**voters(1, 2, 3, 4, offset=5)[1], "epoch": 1})
 OTHER = voters(1, 2, offset=5)
 
@@ -62,6 +71,9 @@ FALSE = {
     ),
     "a commit above the mark": ([("commit", {"last_offset": 6})], "commit-below-mark"),
     "an epoch that nobody appended in": ([RESTART, recovered(6, epoch=2)], "appended"),
+    "a log that ends below its mark": ([RESTART, log_end(5)], "committed-kept"),
+    "a vote for who has less": ([vote(1, 5)], "up-to-date-vote"),
+    "a PreVote for who has less": ([vote(1, 5, pre_vote=True)], "up-to-date-vote"),
     "a snapshot that is not there": ([("snapshot", {"offset": 6, "epoch": 1})], "snapshots-kept"),
 }
 TRUE = [
@@ -74,6 +86,12 @@ TRUE = [
     # The same, after it gave up what came behind the snapshot.
     [CHANGE, ("load-snapshot", {"offset": 6, "epoch": 1}), OTHER],
     [("commit", {"last_offset": 5})],
+    [RESTART, recovered(6), log_end(6)],
+    [RESTART, recovered(6), log_end(6), log_end(5)],  # of what it has announced since it started
+    [vote(1, 6)],
+    [vote(2, 3)],  # newer, by its epoch
+    [vote(1, 5, granted=False)],
+    [RESTART, recovered(6), (*vote(1, 5), 1)],  # nothing announced since
     [append(6, 6), ("truncate", {"end_offset": 6, "epoch": 1}), RESTART, recovered(7, epoch=2)],
 ]
 

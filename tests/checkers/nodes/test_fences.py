@@ -4,7 +4,8 @@ import pytest
 
 from checkers.evidence import Evidence, LogRecord, TraceEvent
 from checkers.history import NEMESIS, Event, EventType
-from checkers.nodes.fences import fence_doubts
+from checkers.nodes.fences import fence_doubts, unfenced_dead
+from checkers.nodes.snapshots import Image
 from checkers.run_input import RunInput
 
 S = 10**9
@@ -80,3 +81,63 @@ def test_what_does_not(notes):
 )
 def test_starts_and_elections(event, count):
     assert len(found(events=[event])) == count
+
+
+def unfenced(notes, records, events=(), session_ms=3_000):
+    log = [LogRecord("n1", at, 1, 1, kind, value) for at, (kind, value) in enumerate(records)]
+    marks = [TraceEvent("n1", 0, at * S, "hw", {"offset": at}) for at in range(len(log) + 1)]
+    begins = [TraceEvent("n1", 0, 0, "epoch-start", {})]
+    others = [TraceEvent(node, 0, at * S, event, {}) for node, event, at in events]
+    evidence = Evidence(["n1", "n2"], {"n1": log}, {}, {"n1": [*begins, *marks], "n2": others}, {})
+    run = RunInput(list(notes), [], evidence)
+    return [one["kind"] for one in unfenced_dead(run, evidence, Image(), log, session_ms)]
+
+
+ALIVE = ("RegisterBrokerRecord", {"brokerId": 2, "fenced": False})
+REGISTERS = ("RegisterBrokerRecord", {"brokerId": 2, "fenced": True})
+FENCE = (CHANGE, {"brokerId": 2, "fenced": 1})
+QUIET = ("NoOpRecord", {})
+KILL = [note("kill", 10, targets=["n2"]), note("kill", 25, "heal", ["n2"])]
+
+
+def records(**at):
+    """A record a second, the broker being there from the first one on."""
+    return [ALIVE, *(at.get(f"s{second}", QUIET) for second in range(1, 40))]
+
+
+def test_a_dead_broker_that_its_leader_does_not_fence():
+    assert unfenced(KILL, records()) == ["dead-unfenced"]
+    assert unfenced(KILL[:1], records()) == ["dead-unfenced"], "it stays dead"
+
+
+@pytest.mark.parametrize("second", [12, 18, 24])
+def test_a_fence_in_time_or_late_is_one(second):
+    assert unfenced(KILL, records(**{f"s{second}": FENCE})) == []
+
+
+@pytest.mark.parametrize(
+    ("notes", "events"),
+    [
+        ([KILL[0], note("kill", 18, "heal", ["n2"])], ()),  # not for two sessions and a look
+        ([*KILL, note("pause", 12, targets=["n1"]), note("pause", 13, "heal", ["n1"])], ()),
+        ([*KILL, note("clock-drift", 5, targets=["n1"])], ()),
+        ([*KILL, note("harness", 15, late_ms=900)], ()),
+        (KILL, [("n2", "epoch-start", 17)]),  # who counts anew, and for 8 s
+        ([note("kill", 10, targets=["n2"], verified=False), KILL[1]], ()),
+    ],
+)
+def test_what_keeps_a_leader_from_fencing_or_from_knowing(notes, events):
+    assert unfenced(notes, records(), events) == []
+
+
+def test_a_broker_that_registers_again_is_another():
+    assert unfenced(KILL, records(s17=REGISTERS, s18=(CHANGE, {"brokerId": 2, "fenced": -1}))) == []
+
+
+def test_another_kill_explains_nothing():
+    notes = [*KILL, note("kill", 12, targets=["n3"]), note("kill", 20, "heal", ["n3"])]
+    assert unfenced(notes, records()) == ["dead-unfenced"]
+
+
+def test_a_longer_session():
+    assert unfenced(KILL, records(), session_ms=9_000) == []

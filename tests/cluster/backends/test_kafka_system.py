@@ -229,6 +229,46 @@ def test_a_log_that_a_snapshot_replaced_leaves_its_node_in_its_epoch():
     ]
 
 
+def test_snapshots_are_due_within_a_short_campaign():
+    key = "metadata.log.max.record.bytes.between.snapshots"
+    assert int(properties(system())[key]) <= 20_000
+    assert properties(system(**{key: 20 * 1024 * 1024}))[key] == str(20 * 1024 * 1024)
+
+
+def test_the_log_ends_where_its_last_segment_was_loaded():
+    loads = "[LogLoader partition=__cluster_metadata-0, dir=/x] Loading producer state till offset "
+    lines = (
+        f"1|INFO|a.UnifiedLog|{loads}0\n"
+        f"2|INFO|kafka.log.UnifiedLog$|{loads}711 with message format version 2\n"
+        "3|INFO|a.UnifiedLog|[LogLoader partition=d0-0, dir=/x] Loading producer state till offset 9\n"
+        "4|INFO|a.QuorumState|Completed transition to Unattached(epoch=3, votedKey=null) from null\n"
+        "5|INFO|a.QuorumState|Completed transition to Unattached(epoch=4, votedKey=null) from x\n"
+    )
+    events = [json.loads(line) for line in OutputReader().take(lines.encode()).splitlines()]
+    assert [event["e"] for event in events] == ["log-end", "state", "state"]
+    assert events[0]["end_offset"] == 711
+
+
+@pytest.mark.parametrize(
+    ("names", "rest", "pre_vote"),
+    [
+        ("replica", ", preVote=true", True),
+        ("replica", ", preVote=false", False),
+        ("candidate", "", False),
+    ],
+)
+def test_votes_are_read_with_what_the_candidate_has(names, rest, pre_vote):
+    line = (
+        "1|INFO|org.apache.kafka.raft.KafkaRaftClient|[RaftManager id=1] Vote request "
+        "VoteRequestData(clusterId='x', voterId=1, topics=[TopicData(topicName='y', partitions=["
+        f"PartitionData(partitionIndex=0, {names}Epoch=4, {names}Id=2, {names}DirectoryId=ECPhj6T9XY, "
+        f"lastOffsetEpoch=3, lastOffset=257{rest})])]) with epoch 4 is granted\n"
+    )
+    event = json.loads(OutputReader().take(line.encode()).splitlines()[0])
+    assert event.items() >= {"e": "vote", "epoch": 4, "candidate_id": 2, "granted": True}.items()
+    assert (event["last_epoch"], event["last_offset"], event["pre_vote"]) == (3, 257, pre_vote)
+
+
 def test_a_plans_setting_replaces_ours():
     assert properties(system())["controller.quorum.fetch.timeout.ms"] == "1000"
     changed = system(**{"controller.quorum.fetch.timeout.ms": 2000, "num.io.threads": 2})
@@ -652,7 +692,7 @@ def judged(run):
 def test_a_good_run_passes_and_names_what_was_not_judged():
     result, kinds = judged(kafka_run())
     assert (result.status, kinds) == (Status.PASS, set())
-    assert result.summary.startswith("7 invariants hold")
+    assert result.summary.startswith("9 invariants hold")
     left_out = result.statistics["left_out"]
     assert left_out["majority-durable"] == "the system does not trace: fetch, flush, voters"
     assert left_out["majority-counted"] == "the system does not trace: hw.replicas"
