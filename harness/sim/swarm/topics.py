@@ -58,14 +58,14 @@ def _strands(random: Random, plan: Plan, unit_ms: float, session_ms: float) -> I
         else:
             renew = Step("op", options={"f": RENEW, "key": RENEWED})
             wait = Step("wait", after_ms=wait_ms)
-            synced = _synced(plan, unit_ms, at_ms)
-            steps = [renew, wait, *synced, away, replace(renew, after_ms=wait_ms)]
+            syncs = _syncs(plan, unit_ms, at_ms)
+            steps = [renew, wait, *syncs, away, replace(renew, after_ms=wait_ms)]
             steps += _deletions(random, unit_ms)
         yield Strand(round(at_ms, 1), tuple(steps))
         at_ms += away_ms + unit_ms * (2.0 + random.expovariate(0.3))
 
 
-def _synced(plan: Plan, unit_ms: float, at_ms: float) -> list[Step]:
+def _syncs(plan: Plan, unit_ms: float, at_ms: float) -> list[Step]:
     """Draw whether the topic's log has a sync to come when it is deleted, or grows by syncs."""
     random = Random(f"swarm/{plan.seed}/sync-first/{at_ms}")
     ways = (("flush.ms", round(unit_ms * random.uniform(1.0, 4.0))), ("flush.messages", 1))
