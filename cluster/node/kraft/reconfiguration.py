@@ -130,7 +130,7 @@ class Reconfiguration:
         core.network.request(
             endpoint,
             _ASK_VERSIONS,
-            min(core.config.request_timeout_ms, max(request.timeout_ms, 1)),
+            core.config.request_timeout_ms,  # the change itself may end sooner
             lambda response: core.submit(
                 lambda: self._on_versions(request, leader, pending, voter, response)
             ),

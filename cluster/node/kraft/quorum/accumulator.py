@@ -71,13 +71,12 @@ class BatchAccumulator:
         """Add one atomic group of records; returns the offset of the last.
 
         It does not go out before `allow_drain`: a replay meanwhile may find that it must not.
-        Raises NotLeaderError for an older epoch, ValueError for a newer one or for no records,
-        BatchTooLargeError, BufferFullError. When it raises nothing was added.
+        Raises NotLeaderError for an older epoch, ValueError for no records, BatchTooLargeError,
+        BufferFullError. When it raises nothing was added.
         """
         if epoch < self.epoch:
             raise NotLeaderError(f"append for epoch {epoch}, but the epoch is {self.epoch}")
-        if epoch > self.epoch:
-            raise ValueError(f"append for epoch {epoch}, which has not begun; it is {self.epoch}")
+        assert epoch == self.epoch, f"append for epoch {epoch}, which has not begun"
         if not values:
             raise ValueError("an append of no records")
         size = sum(len(value) + RECORD_OVERHEAD_BYTES for value in values)

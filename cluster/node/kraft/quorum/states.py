@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from cluster.node.kraft.messages import NO_NODE, ReplicaKey
-from cluster.node.kraft.types import IllegalStateError
 from cluster.node.ports import Endpoint
 
 
@@ -35,11 +34,8 @@ class EpochElection:
 
     def record(self, voter_id: int, *, granted: bool) -> None:
         """Record a voter's answer. A voter answers once: a changed answer is a broken invariant."""
-        if voter_id not in self._answers:
-            raise IllegalStateError(f"a vote of {voter_id}, which is no voter of this election")
-        before = self._answers[voter_id]
-        if before is True and not granted:
-            raise IllegalStateError(f"voter {voter_id} took back its vote")
+        assert voter_id in self._answers, f"a vote of {voter_id}, which is no voter here"
+        assert granted or not self._answers[voter_id], f"voter {voter_id} took back its vote"
         self._answers[voter_id] = granted
 
     def is_voter(self, voter_id: int) -> bool:

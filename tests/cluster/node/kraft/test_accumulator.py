@@ -98,7 +98,7 @@ def test_an_append_for_another_epoch_is_refused():
     batches = accumulator()
     with pytest.raises(NotLeaderError):
         add(batches, "a", epoch=4)
-    with pytest.raises(ValueError, match="not begun"):
+    with pytest.raises(AssertionError, match="not begun"):
         add(batches, "a", epoch=6)
     with pytest.raises(ValueError, match="no records"):
         add(batches)
