@@ -241,10 +241,10 @@ class UpkeepWatch:
             self._watcher.take(process.name, "entry-seen", shown)
 
     def _look_at_files(self, process: Incarnation, node: Node) -> None:
-        """Show files that nobody goes on with: one that is whole waits for nothing but the disk."""
+        """Show files that nobody goes on with: all but a download wait for nothing but the disk."""
         store, now_ms = node.raft._core.log.snapshots, process.monotonic_ms()
         loading = node.raft._core.download
-        used = {file.path for file in store._writing.values() if file is loading or not file.frozen}
+        used = set() if loading is None else {loading.path}
         late_ms = now_ms - node.raft._core.config.log_clean_interval_ms - 2 * CHECKPOINT_MS
         used |= {path for due_ms, path in store._deleted if due_ms >= late_ms}
         left = {path for path in _strays(store) if path not in used}

@@ -200,6 +200,7 @@ WATCHED = {**SNAPSHOTS, "duration_s": 2, "nodes": 5, "world": {"observers": 2}}
         (SNAPSHOTS, "X:kraft.log_cleaner:LogCleaner._is_too_large:sum:0", "snapshots-cleaned"),
         (KILLED, "X:kraft.snapshot_store:SnapshotStore.__init__:left-out:4", "snapshots-cleaned"),
         (GIVEN_UP, "X:kraft.snapshot_store:SnapshotStore.discard:relation:0", "snapshots-cleaned"),
+        (GIVEN_UP, "X:kraft.core:RaftCore._give_up_download:left-out:0", "snapshots-cleaned"),
         (
             MOVED,
             "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager.begin:left-out:0",
