@@ -1,14 +1,15 @@
 """Invariants of how long a node leads, over messages that a simulated world sees arrive.
 
-They read four events that no node traces: `fetch-arrival`, a Fetch, FetchSnapshot or
-UpdateRaftVoter of a voter or observer is handed to a node, `epoch-arrival`, a BeginQuorumEpoch or
-the answer to one is, `leader-answer`, an answer of a leader to a Fetch or FetchSnapshot is, and
-`epoch-end`, its EndQuorumEpoch is. What arrives depends on links and faults, so a world is asked
-and not the node, which may be wrong.
+They read events that no node traces: `fetch-arrival`, a Fetch, FetchSnapshot or UpdateRaftVoter of
+a voter or observer is handed to a node, `epoch-arrival`, a BeginQuorumEpoch or the answer to one
+is, `leader-answer`, an answer of a leader to a Fetch or FetchSnapshot is, `epoch-end`, its
+EndQuorumEpoch is, and `epoch-end-sent`, a node sends one. What arrives depends on links and faults,
+so a world is asked and not the node, which may be wrong.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from checkers.invariants.electorate import ANY
@@ -275,6 +276,76 @@ class ResignedEarly(Invariant):
         )
 
 
+class EndTold(Invariant):
+    """A leader that is to resign does, and tells each of the other voters how far each of them is.
+
+    It is to when it shuts down, is asked to, or has removed itself. The others elect another then,
+    without waiting for a fetch time-out, and the one with the longest log stands first. Judged as
+    it answers others, when it has had a quarter of the time-out for it and its disk has nothing
+    left to do: it may have heard of a later epoch first. One that was stopped takes up what waited
+    for it before its timer.
+    """
+
+    name = "end-told"
+    source = "KIP-595, EndQuorumEpoch"
+    reads = frozenset({"start", "start.check_quorum_timeout_ms", "voters", "state"})
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._timeouts_ms: dict[str, float] = {}
+        self._leads: set[str] = set()
+        self._untold: dict[str, int] = {}
+        """By nodes that resigned as leaders: to how many others they have sent nothing since."""
+        self._since_ms: dict[str, float] = {}
+        """By these: since when they have been at work."""
+        self._seen_ms: dict[str, float] = {}
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        self._timeouts_ms[node] = fields["check_quorum_timeout_ms"]
+        self._leads.discard(node)
+        self._untold.pop(node, None)
+
+    def on_state(self, node: str, fields: Fields) -> None:
+        self._untold.pop(node, None)
+        if fields["state"] == "Resigned" and node in self._leads:
+            voters = self.quorum.electorate.members(node).directories
+            self._untold[node] = len(voters.keys() - {node})
+            self._since_ms[node] = self._seen_ms[node] = self.sight.monotonic_ms(node)
+        self._leads.discard(node)
+        if fields["state"] == "Leader":
+            self._leads.add(node)
+
+    def on_epoch_end_sent(self, node: str, fields: Fields) -> Broken | None:
+        if node in self._untold:
+            self._untold[node] -= 1
+        successors = fields["successors"]
+        ends = list(successors.values())
+        if ends == sorted(ends, reverse=True):
+            return None
+        named = ", ".join(f"{name} at {end}" for name, end in successors.items())
+        return Broken(f"{node} resigns and prefers as its successors, in this order: {named}")
+
+    def on_fetch_arrival(self, node: str, fields: Fields) -> Broken | None:
+        untold, leads_on = self._untold.get(node, 0), node in self._leads
+        if untold <= 0 and not (leads_on and self.sight.must_resign(node)):
+            self._seen_ms.pop(node, None)
+            return None
+        now_ms, long_ms = self.sight.monotonic_ms(node), _SILENCE * self._timeouts_ms[node]
+        silent_ms = now_ms - self._seen_ms.get(node, -math.inf)
+        if silent_ms > long_ms or not self.sight.is_written(node):
+            self._since_ms[node] = now_ms
+        self._seen_ms[node] = now_ms
+        late_ms = now_ms - self._since_ms[node]
+        if late_ms <= long_ms:
+            return None
+        if leads_on:
+            return Broken(f"{node} leads on for {late_ms:.0f} ms though it is to resign")
+        return Broken(
+            f"{node} resigned {late_ms:.0f} ms ago and has sent {untold} of the other voters no "
+            "EndQuorumEpoch"
+        )
+
+
 class ReadByMajority(Invariant):
     """A linearizable read is answered once a majority has confirmed the leadership after it came.
 
@@ -344,5 +415,6 @@ LEADING: tuple[type[Invariant], ...] = (
     LeavesLeader,
     Succession,
     ResignedEarly,
+    EndTold,
     ReadByMajority,
 )

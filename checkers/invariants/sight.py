@@ -82,6 +82,9 @@ class Sight(Protocol):
     def may_resign(self, node: str) -> bool:
         """Whether the node that `term` showed may have another reason to resign than no quorum."""
 
+    def must_resign(self, node: str) -> bool:
+        """Whether the node leads others, and shuts down or was asked to resign or removed."""
+
 
 def node_name(node_id: int) -> str:
     """Name a node by its id, as all events do here."""

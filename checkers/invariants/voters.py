@@ -101,7 +101,8 @@ class VotersKnown(Invariant):
 
     Its log has their record, or the snapshot that it began with has them: a snapshot without voters
     would leave it with those that are configured. With the end of its log the voters go whose
-    record was there. Asked live alone: other systems trace voters after what is committed.
+    record was there, and the kraft.version. Asked live alone: other systems trace voters after
+    what is committed.
     """
 
     name = "voters-known"
@@ -144,13 +145,15 @@ class VotersKnown(Invariant):
         )
 
     def on_log_cut(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the voters in force after a truncation, which only simulated worlds show."""
-        offset, end_offset = fields["voters_offset"], fields["end_offset"]
-        if offset < end_offset:
-            return None
-        return Broken(
-            f"{node} has cut its log at {end_offset} and goes by the voters of offset {offset}"
-        )
+        """Judge what is in force after a truncation, which only simulated worlds show."""
+        end_offset = fields["end_offset"]
+        for what, offset in fields["in_force"].items():
+            if offset >= end_offset:
+                return Broken(
+                    f"{node} has cut its log at {end_offset} and goes by the {what} of offset "
+                    f"{offset}"
+                )
+        return None
 
 
 class NewVoterHoldsLog(Invariant):
@@ -217,7 +220,7 @@ class LeadsAsVoter(Invariant):
 class Described(Invariant):
     """A leader describes the quorum as it is: whoever follows it, and ends within its own log.
 
-    The end of a replica that has not fetched in its epoch is -1: it does not know any.
+    The end of another that has not fetched in its epoch is -1: it does not know any.
     """
 
     name = "described"
@@ -227,7 +230,7 @@ class Described(Invariant):
         log_end = fields["log_end"]
         says = f"{node} leads, its log ends at {log_end}, and it answers DescribeQuorum"
         for name, end in fields["ends"].items():
-            if not -1 <= end <= log_end:
+            if not (0 if name == node else -1) <= end <= log_end:
                 return Broken(f"{says} that the log of {name} ends at {end}")
         if not -1 <= fields["high_watermark"] <= log_end:
             return Broken(f"{says} that all below {fields['high_watermark']} is committed")
@@ -235,3 +238,25 @@ class Described(Invariant):
             if name not in fields["ends"]:
                 return Broken(f"{says} without {name}, which has records of its epoch")
         return None
+
+
+class ChangesTaken(Invariant):
+    """A leader takes each change of its voters that may begin.
+
+    It may when the leader has committed a record of its epoch and the last change, and no other is
+    under way; so it cannot be kept from repairing its quorum. It may ask a new voter for its
+    versions first, and refuse it then.
+    """
+
+    name = "changes-taken"
+    source = "KIP-853, AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter; KIP-1022"
+
+    def on_voter_answer(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the answer to a right request, which only simulated worlds show."""
+        error = fields["error"]
+        if error in ("none", "not_controller") or not fields["may_begin"]:
+            return None
+        return Broken(
+            f"{node} leads, may begin a change of its voters, and answers {fields['request']} "
+            f"with {error}"
+        )

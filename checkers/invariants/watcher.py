@@ -59,6 +59,7 @@ LIVE: tuple[type[Invariant], ...] = (
     voters.VotersKnown,
     voters.NewVoterHoldsLog,
     voters.Described,
+    voters.ChangesTaken,
     snapshots.SnapshotMade,
     *LEADING,
     *BROKER_INVARIANTS,

@@ -277,10 +277,14 @@ class UpkeepWatch:
             self._watcher.take(process.name, "cleaning-seen", shown)
 
     def _look_at_voters(self, process: Incarnation) -> None:
-        """Show by which voters a node goes whose log has become shorter."""
+        """Show by which voters and kraft.version a node goes whose log has become shorter."""
         if process.node is not None:
             log = process.node.raft._core.log
-            shown = {"voters_offset": log.control.voters_offset, "end_offset": log.end_offset}
+            last = log.control._versions.last()
+            in_force = {"voters": log.control.voters_offset} | (
+                {} if last is None else {"kraft.version": last[0]}
+            )
+            shown = {"in_force": in_force, "end_offset": log.end_offset}
             self._watcher.take(process.name, "log-cut", shown)
 
     def _look_at_move(self, process: Incarnation, fields: TraceFields) -> None:

@@ -7,6 +7,10 @@ node starts. It reads the nodes' state and never changes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kio.schema.api_versions.v4.request import ApiVersionsRequest
 
 from checkers.invariants.sight import Batch, Election, Fields, Term, node_name
 from checkers.invariants.watcher import LIVE, Violation, Watcher
@@ -24,10 +28,17 @@ from cluster.node.kraft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    ReplicaKey,
 )
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.states import Follower
-from cluster.node.kraft.voter_messages import UpdateVoterRequest
+from cluster.node.kraft.voter_messages import (
+    AddVoterRequest,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+)
+from cluster.node.kraft_version import KRAFT_VERSION
+from cluster.node.protocol.messages import UpdateFeaturesRequest
 
 
 def watch(
@@ -59,6 +70,8 @@ def watch(
     for kind in Arrivals.ANSWERED:
         world.mesh.on_answer[kind].append(arrivals.on_answer)
     world.mesh.on_reply[DescribeQuorumRequest].append(Descriptions(world, take).on_reply)
+    VoterAnswers(world, take)
+    Resignations(world, take)
     world.observers.append(observe)
     world.on_end.append(on_end)
     waits = FetchWaits(world, take)
@@ -203,6 +216,114 @@ class Descriptions:
                 yield name
 
 
+class Resignations:
+    """Shows what leaders that resign send, and how far they know their successors to be."""
+
+    def __init__(self, world: SimWorld, take: Callable[[str, str, Fields], None]) -> None:
+        self._take = take
+        self._leaders: dict[str, Leader] = {}
+        """What each node had as its state as it led last."""
+        world.observers.append(self._on_event)
+        world.mesh.on_ask[EndQuorumEpochRequest].append(self._on_ask)
+
+    def _on_event(self, process: Incarnation, event: str, fields: TraceFields) -> None:
+        del fields
+        core = _core(process)
+        if event == "start":
+            self._leaders.pop(process.name, None)
+        elif event == "state" and core is not None and core.leader is not None:
+            self._leaders[process.name] = core.leader
+
+    def _on_ask(self, name: str, message: object) -> None:
+        assert isinstance(message, EndQuorumEpochRequest), "nothing else is heard"
+        leader = self._leaders.get(name)
+        ends = {} if leader is None else {i: s.end_offset for i, s in leader.replicas.items()}
+        named = [key.id for key in message.preferred_candidates]
+        shown = {node_name(id_): ends[id_] for id_ in named if id_ in ends}
+        self._take(name, "epoch-end-sent", {"successors": shown})
+
+
+class VoterAnswers:
+    """Shows what a leader answers to right requests for other voters, and whether it may begin."""
+
+    def __init__(self, world: SimWorld, take: Callable[[str, str, Fields], None]) -> None:
+        self._nodes = world.nodes
+        self._take = take
+        self._came: dict[tuple[str, int], _VoterChange] = {}
+        """By node and identity: requests that it has to answer as the leader."""
+        for kind in _VOTER_CHANGES:
+            world.mesh.on_serve[kind].append(self._hear)
+            world.mesh.on_reply[kind].append(self._look)
+        world.mesh.on_ask[ApiVersionsRequest].append(self._note_ask)
+
+    def _hear(self, name: str, request: object) -> None:
+        core = _core(self._nodes[name].process)
+        is_other = isinstance(request, UpdateFeaturesRequest) and not _is_upgrade(request)
+        if core is not None and core.leader is not None and not is_other:
+            self._came[name, id(request)] = _VoterChange(request, core.leader)
+
+    def _note_ask(self, name: str, _: object) -> None:
+        for (node, _), change in self._came.items():
+            change.has_asked |= node == name
+
+    def _look(self, name: str, request: Any, response: Any) -> None:
+        """Look at a refusal in the state that it left, which is that in which it was made."""
+        change, core = self._came.pop((name, id(request)), None), _core(self._nodes[name].process)
+        if change is None or core is None or core.leader is not change.leader or core.shutting_down:
+            return
+        error = response.error_code if _is_upgrade(request) else response.error
+        shown = {
+            "request": type(request).__name__.removesuffix("Request"),
+            "error": error.name,
+            "may_begin": _may_begin(core, change),
+        }
+        self._take(name, "voter-answer", shown)
+
+
+_VOTER_CHANGES = (AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest, UpdateFeaturesRequest)
+
+
+def _is_upgrade(request: Any) -> bool:
+    """Whether a request finalizes kraft.version 1, and nothing else."""
+    if not isinstance(request, UpdateFeaturesRequest):
+        return False
+    updates = [(str(u.feature), int(u.max_version_level)) for u in request.feature_updates]
+    return updates == [(KRAFT_VERSION, 1)]
+
+
+@dataclass(slots=True)
+class _VoterChange:
+    """A change of the voters that a leader was asked for."""
+
+    request: Any
+    leader: Leader
+    has_asked: bool = False
+    """Whether it has asked a node for its versions since."""
+
+
+def _may_begin(core: RaftCore, change: _VoterChange) -> bool:
+    """Whether nothing speaks against a change."""
+    control, request, leader = core.log.control, change.request, change.leader
+    voters, committed = control.voters, leader.high_watermark
+    is_dynamic = control.kraft_version > 0
+    last_offset = max(control.voters_offset, leader.last_change_offset) if is_dynamic else -1
+    if core.pending_change is not None or committed is None or last_offset >= committed:
+        return False
+    if isinstance(request, UpdateFeaturesRequest):
+        described = {leader.leader_id, *leader.updated_voters}
+        is_known = core.config.local_voter is not None and leader.is_voter
+        return is_dynamic or (is_known and described.issuperset(voters.ids))
+    key = ReplicaKey(request.voter_id, request.voter_directory_id)
+    known = voters.key(key.id)
+    match request:
+        case AddVoterRequest():
+            return is_dynamic and known is None and not change.has_asked
+        case RemoveVoterRequest():
+            return is_dynamic and known == key and len(voters) > 1
+    is_known = known == key if is_dynamic else known is not None
+    return is_known and request.current_leader_epoch == leader.epoch
+
+
 class WorldSight:
     """See `checkers.invariants.sight.Sight`."""
 
@@ -273,6 +394,15 @@ class WorldSight:
         """Whether it shuts down, was asked to resign or removed, or is another program."""
         core = self._core(node)
         return core is None or core.shutting_down or self._leaders[node].resign_requested
+
+    def must_resign(self, node: str) -> bool:
+        """Whether it leads others, and shuts down or was asked to resign or removed."""
+        process = self._nodes[node].process
+        own = None if process is None else process.node
+        leader = None if own is None else own.raft._core.leader
+        if own is None or leader is None or own.raft._halted or not leader.remote_voters():
+            return False
+        return own.raft._core.shutting_down or leader.resign_requested
 
     def _core(self, node: str) -> RaftCore | None:
         return _core(self._nodes[node].process)

@@ -8,7 +8,13 @@ from checkers.invariants.elections import PreElected
 from checkers.invariants.electorate import ANY
 from checkers.invariants.sight import Election
 from checkers.invariants.snapshots import SnapshotCommitted, SnapshotMade
-from checkers.invariants.voters import CommittedVoters, Described, NewVoterHoldsLog, VotersKnown
+from checkers.invariants.voters import (
+    ChangesTaken,
+    CommittedVoters,
+    Described,
+    NewVoterHoldsLog,
+    VotersKnown,
+)
 from checkers.invariants.watcher import INVARIANTS, Watcher
 from tests.checkers.invariants.watching import broken_by
 
@@ -373,8 +379,8 @@ CHANGED = [*CHANGES, hw("n1", 10, replicas=ALL_HAVE)]
 LOADED = [voters("n3", "1234", offset=11), hw("n3", 12, replicas=ALL_HAVE)]
 
 
-def cut(node, end_offset):
-    return node, "log-cut", {"voters_offset": 9, "end_offset": end_offset}
+def cut(node, end_offset, what="voters"):
+    return node, "log-cut", {"in_force": {what: 9}, "end_offset": end_offset}
 
 
 @pytest.mark.parametrize(
@@ -384,6 +390,7 @@ def cut(node, end_offset):
         ([*CHANGED, begun("n2", 12), hw("n2", 12), hw("n2", 13)], {"voters-known"}),
         ([*CHANGED, hw("n2", 9)], set()),
         ([cut("n2", 9)], {"voters-known"}),
+        ([cut("n2", 9, "kraft.version")], {"voters-known"}),
         ([cut("n2", 10)], set()),
         ([*CHANGED, begun("n2", 12), hw("n2", 12)], set()),
         ([*CHANGED, voters("n2", "1234", offset=11), hw("n2", 12)], set()),
@@ -396,6 +403,7 @@ def cut(node, end_offset):
         "it missed one in a snapshot",
         "it does not know of it yet",
         "its log, cut where their record was, has it no more",
+        "its log, cut where a kraft.version was, has it no more",
         "its log, cut behind their record, has it still",
         "it has yet to read its snapshot",
         "it has them of its snapshot",
@@ -413,6 +421,8 @@ def test_voters_are_known_that_are_committed(events, found):
     [
         ({}, []),
         ({"ends": {"n1": 9, "n2": -1, "n3": 4}, "high_watermark": -1}, []),
+        ({"ends": {"n1": 0, "n2": -1, "n3": -1}, "high_watermark": -1}, []),
+        ({"ends": {"n1": -1, "n2": -1, "n3": -1}, "high_watermark": -1}, ["described"]),
         ({"ends": {"n1": 9, "n2": -2, "n3": 4}}, ["described"]),
         ({"ends": {"n1": 9, "n2": 10, "n3": 4}}, ["described"]),
         ({"high_watermark": 10}, ["described"]),
@@ -421,6 +431,8 @@ def test_voters_are_known_that_are_committed(events, found):
     ids=[
         "as it is",
         "nothing is known",
+        "nothing is known but itself",
+        "it does not know itself",
         "no offset",
         "beyond its log",
         "its mark too",
@@ -625,3 +637,19 @@ def test_a_voter_that_is_added_has_held_the_leaders_log(ids, last, found):
 def test_a_snapshot_that_is_due_is_made_within_some_commits(commits, found):
     due = ("n1", "snapshot-due", {"commits": commits})
     assert broken_by(due, among=[SnapshotMade]) == found
+
+
+@pytest.mark.parametrize(
+    ("error", "may_begin", "found"),
+    [
+        ("request_timed_out", True, ["changes-taken"]),
+        ("voter_not_found", True, ["changes-taken"]),
+        ("request_timed_out", False, []),
+        ("none", True, []),
+        ("not_controller", True, []),
+    ],
+    ids=["later", "never", "another one is not committed", "taken", "another leads"],
+)
+def test_a_leader_takes_a_change_that_may_begin(error, may_begin, found):
+    answer = {"request": "RemoveVoter", "error": error, "may_begin": may_begin}
+    assert broken_by(("n1", "voter-answer", answer), among=[ChangesTaken]) == found

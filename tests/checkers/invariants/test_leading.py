@@ -47,6 +47,9 @@ class Host:
     def may_resign(self, node):
         return self.is_asked
 
+    def must_resign(self, node):
+        return self.is_asked
+
 
 def judged(*events):
     """Names of the rules that a sequence breaks: (time, node, event, fields), or (time, shown)."""
@@ -232,6 +235,52 @@ def test_a_leader_resigns_for_want_of_a_quorum_after_a_whole_time_out_alone(even
     assert judged(*events) == found
 
 
+END_SENT = ("n1", "epoch-end-sent", {"successors": {"n3": 7, "n2": 7}})
+RESIGNS = (100.0, *state("n1", 2, "Resigned", leader=1))
+ASKED = [fetch(at_ms, "n2") for at_ms in range(110, 140, 10)]
+"""It is at work until 38 ms after it resigned, which is more than a quarter of its time-out."""
+
+
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        ([*OF_THREE, RESIGNS, *ASKED, fetch(138, "n2")], ["end-told"]),
+        ([*OF_THREE, RESIGNS, (100.0, *END_SENT), *ASKED, fetch(138, "n2")], ["end-told"]),
+        ([*OF_THREE, RESIGNS, *[(100.0, *END_SENT)] * 2, *ASKED, fetch(138, "n2")], []),
+        ([*OF_THREE, RESIGNS, *ASKED, fetch(137, "n2")], []),
+        ([*OF_THREE, RESIGNS, fetch(138, "n2")], []),
+        ([*OF_THREE, RESIGNS, (101.0, False), *ASKED, fetch(138, "n2")], []),
+        ([*OF_THREE, RESIGNS, (105.0, *state("n1", 3)), *ASKED, fetch(138, "n2")], []),
+        ([*OF_THREE, start(90.0), RESIGNS, *ASKED, fetch(138, "n2")], []),
+        ([*OF_THREE, (99.0, SIGNAL), *ASKED, fetch(148, "n2")], ["end-told"]),
+        ([*OF_THREE, (99.0, SIGNAL), *ASKED, fetch(147, "n2")], []),
+        ([*OF_THREE, (99.0, SIGNAL), *ASKED, (138.0, False), fetch(148, "n2")], []),
+        ([*quorum_of("1"), (99.0, SIGNAL), RESIGNS, *ASKED, fetch(138, "n2")], []),
+    ],
+    ids=[
+        "it tells nobody",
+        "it tells one of two",
+        "it tells both",
+        "it may do so still",
+        "it was stopped meanwhile",
+        "its disk has work to do",
+        "it has heard of a later epoch",
+        "it led before it was started",
+        "it was asked to, and leads on",
+        "it was asked to just now",
+        "it was asked to, and its disk has work to do",
+        "there are no others",
+    ],
+)
+def test_a_leader_that_resigns_tells_all_voters(events, found):
+    assert judged(*events) == found
+
+
+def test_the_voter_with_the_longest_log_is_to_stand_first():
+    shown = {"successors": {"n2": 6, "n3": 7}}
+    assert judged(*OF_THREE, RESIGNS, (100.0, "n1", "epoch-end-sent", shown)) == ["end-told"]
+
+
 def read(confirmed=True):
     fields = {"epoch": 2, "offset": 5, "confirmed": confirmed, "query": True}
     return 10.0, "n1", "read", fields
@@ -288,6 +337,11 @@ DEPOSED = [
     {"kind": "wait", "after_ms": 2_000},
     {"kind": "heal"},
 ]
+STOPPED = [
+    {"kind": "cast", "names": {"A": "leader"}, "until": {"established": True}},
+    {"kind": "stop", "targets": "@A", "for_ms": 6_000},
+]
+_HANDS_OVER = "X:kraft.raft_client:RaftClient._maybe_complete_shutdown"
 
 
 @pytest.mark.slow
@@ -298,6 +352,9 @@ DEPOSED = [
         (ALONE, None, []),
         (DEPOSED, "M07", ["succession"]),
         (DEPOSED, None, []),
+        (STOPPED, f"{_HANDS_OVER}:truth:0", ["end-told"]),
+        (STOPPED, f"{_HANDS_OVER}:truth:1", ["end-told"]),
+        (STOPPED, None, []),
     ],
 )
 def test_worlds_find_a_leader_that_does_not_give_up_and_accuse_no_correct_one(steps, mutant, found):
