@@ -122,5 +122,14 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:kraft.outbound:OutboundRequests._send_fetch:left-out:0": (
         "an event of the trace: what the node does is the same"
     ),
+    "X:kraft.core:RaftCore.report_contradiction:left-out:0": (
+        "an event of the trace: what contradicts is refused as well"
+    ),
+    "X:kraft.core:RaftCore.follower_high_watermark_moved:left-out:0": (
+        "an event of the trace: what the node does is the same"
+    ),
+    "X:kraft.quorum.control_state:ControlState._take:number:0": (
+        "no record of a log has kraft.version 0: it is finalized upwards alone"
+    ),
 }
 """Id -> the argument."""
