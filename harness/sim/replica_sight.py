@@ -252,6 +252,10 @@ class ReplicaWatch:
             return
         state, registration = newest
         known = {broker.id: broker.epoch for broker in registered_brokers(state)}
+        assert process.node is not None, "it has replicas"
+        # Its leader may know of the ISR, and not yet of a minimum that was raised.
+        in_force = (state, process.node.controller.image.state)
+        isr_min = min(min_insync_replicas(each, replica.topic) for each in in_force)
         led = Led(
             key=replica.key,
             name=f"{replica.topic}-{replica.index}",
@@ -261,7 +265,7 @@ class ReplicaWatch:
             partition_epoch=partition.partition_epoch,
             decided=(registration.leader_epoch, registration.partition_epoch),
             isr=tuple(registration.isr),
-            isr_min=min(min_insync_replicas(state, replica.topic), len(registration.replicas)),
+            isr_min=min(isr_min, len(registration.replicas)),
             ends={
                 number: log_end
                 for number, (epoch, log_end) in others.items()

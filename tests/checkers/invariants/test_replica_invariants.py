@@ -8,6 +8,7 @@ import pytest
 
 from checkers.invariants.replicas import REPLICATION, Lead, Led, Proposal
 from cluster.node.log.types import OffsetAndEpoch
+from harness.sim import replica_sight
 from harness.sim.replica_sight import ReplicaWatch
 from tests.checkers.invariants.watching import broken_by
 
@@ -174,3 +175,23 @@ def test_a_late_fetch_of_an_earlier_session_does_not_change_what_the_session_nam
     watch._note_fetch(leader, [], fetch(8))
     watch._note_fetch(leader, [led], fetch())
     assert watch._heard == {(("n3", 1), "t", 0): {1}}
+
+
+@pytest.mark.parametrize(("own", "newest", "found"), [(1, 2, 1), (2, 1, 1), (2, 2, 2)])
+def test_a_minimum_counts_once_the_leader_knows_of_it(monkeypatch, own, newest, found):
+    """It may know of the ISR that its controller has, and not of the minimum that was raised."""
+    monkeypatch.setattr(replica_sight, "min_insync_replicas", lambda state, _: state.isr_min)
+    monkeypatch.setattr(replica_sight, "registered_brokers", lambda _: ())
+    mesh = SimpleNamespace(**{f"on_{at}": defaultdict(list) for at in ("ask", "answer", "serve")})
+    shown = []
+    watcher = SimpleNamespace(take=lambda _node, _event, fields: shown.append(fields["partition"]))
+    watch = ReplicaWatch(SimpleNamespace(nodes={}, observers=[], mesh=mesh), watcher)
+    registration = SimpleNamespace(leader_epoch=4, partition_epoch=7, isr=(1,), replicas=(1, 2))
+    watch._newest = lambda _: (SimpleNamespace(isr_min=newest), registration)
+    image = SimpleNamespace(state=SimpleNamespace(isr_min=own))
+    node = SimpleNamespace(controller=SimpleNamespace(image=image))
+    leader = SimpleNamespace(name="n1", incarnation=1, node=node)
+    partition = SimpleNamespace(high_watermark=3, leader_epoch=4, partition_epoch=7)
+    led = SimpleNamespace(key=("T", 0), topic="t", index=0, partition=partition)
+    watch._look_at(leader, led, [])
+    assert [found] == [each.isr_min for each in shown]
