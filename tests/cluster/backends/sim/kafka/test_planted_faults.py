@@ -267,6 +267,15 @@ def test_a_node_that_acknowledges_what_only_the_kernel_has_is_reported(end):
 
 
 @pytest.mark.slow
+def test_a_lone_voter_that_commits_what_it_has_not_synced_is_reported():
+    """No planted fault: docs/findings/lone-controller.md."""
+    own = {"version": "kraft"}
+
+    assert violation(plan(nodes=1)).property == "majority-durable"
+    assert run_plan(plan(nodes=1, system_options=own)).verdict is Status.PASS
+
+
+@pytest.mark.slow
 def test_a_snapshot_is_fetched_in_pieces(monkeypatch):
     pieces = []
 
