@@ -62,7 +62,7 @@ def _producers(plan: Plan) -> Iterator[Strand]:
 
 def _wrong(plan: Plan, unit_ms: float) -> Iterator[Strand]:
     random = Random(f"swarm/{plan.seed}/asked-wrong")
-    if random.random() >= _WRONG_SHARE:
+    if random.random() >= _WRONG_SHARE or plan.duration_ms < 2 * unit_ms:
         return
     names = random.sample(list(WRONG), len(WRONG))
     for first in range(0, len(names), _WRONG_AT_ONCE):
