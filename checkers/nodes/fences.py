@@ -133,16 +133,20 @@ class _Due:
 
 
 def _due_fences(run: RunInput, evidence: Evidence, session_ms: int) -> Iterator[_Due]:
-    spans, marks = fault_spans(run.notes), _commit_marks(evidence)
-    starved = [n.time_ns for n in run.notes if n.f == OWN_DELAYS]
-    reigns, heal_ns = _reigns(evidence), dict(phases(run.notes)).get(HEAL, INFINITY_NS)
-    wait_ns = int(2 * session_ms * 1e6 + LOOK_S * 1e9)
+    spans = fault_spans(run.notes)
     kills = [(s, broker) for s in spans if s.fault in _KILLS and s.verified for broker in s.targets]
+    marks = _commit_marks(evidence) if kills else []
+    starved = [n.time_ns for n in run.notes if n.f == OWN_DELAYS]
+    reigns = _reigns(evidence) if kills else []
+    heal_ns = dict(phases(run.notes)).get(HEAL, INFINITY_NS)
+    wait_ns = int(2 * session_ms * 1e6 + LOOK_S * 1e9)
     for kill, broker in kills:
         up_ns = heal_ns if kill.end_ns is None else kill.end_ns
         known = max((end for end, ns in marks if ns <= kill.begin_ns), default=0)
         for leader, began_ns, ended_ns in reigns:
             begin_ns, end_ns = max(began_ns, kill.begin_ns), min(ended_ns, up_ns)
+            if end_ns - begin_ns < wait_ns:  # of most: marks are many
+                continue
             due = [end for end, ns in marks if begin_ns + wait_ns <= ns <= end_ns]
             starves = any(begin_ns <= ns <= end_ns for ns in starved)
             if due and not starves and not _may_meet(spans, leader, begin_ns, end_ns):
