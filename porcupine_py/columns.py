@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,27 +38,6 @@ NO_END = -1
 """Stands for the index of a completion that is not there."""
 NO_PAIR = -1
 """`expected` of an operation that is no cas of a pair."""
-
-
-class Integers(Sequence[Value]):
-    """The table of values in which code c stands for the integer c - 1, and code 0 for None."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count + 1
-
-    @overload
-    def __getitem__(self, code: int) -> Value: ...
-    @overload
-    def __getitem__(self, code: slice) -> Sequence[Value]: ...
-    def __getitem__(self, code: int | slice) -> Any:
-        if isinstance(code, slice):
-            return [self[i] for i in range(*code.indices(len(self)))]
-        if not 0 <= code <= self._count:
-            raise IndexError(code)
-        return None if code == 0 else code - 1
 
 
 Fields = tuple[str | None, int | None, int | None]
@@ -135,9 +114,6 @@ class Columns:
         """Return the code of a frozen value, -1 where no operation has it."""
         if value is None:
             return 0
-        if isinstance(self.values, Integers):
-            known = type(value) is int and 0 <= value < len(self.values) - 1
-            return int(value) + 1 if known else -1  # type: ignore[call-overload]  # is an int
         if "codes" not in self._cache:
             self._cache["codes"] = {freeze(v): code for code, v in enumerate(self.values)}
         found: int = self._cache["codes"].get(value, -1)

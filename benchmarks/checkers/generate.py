@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from checkers.history import INFINITY_NS, EventType, Operation
-from porcupine_py.columns import FAIL, INFO, NO_PAIR, OK, Columns, Integers, from_operations
+from porcupine_py.columns import FAIL, INFO, NO_PAIR, OK, Columns, from_operations
 
 READ, WRITE, CAS = 0, 1, 2
 
@@ -88,7 +88,6 @@ def _registers(shape, rng):
     kind[info] = INFO
     if shape.bad:
         _spoil(f, kind, key, made, seen, begin, end)
-    count = n + 8
     complete = np.where(info, INFINITY_NS, end)
     return Columns(
         index=2 * np.arange(n, dtype=np.int64),
@@ -104,7 +103,7 @@ def _registers(shape, rng):
         complete_ns=complete.astype(np.int64),
         functions=("read", "write", "cas"),
         keys=tuple(f"k{i}" for i in range(shape.keys)) if shape.keys > 1 else (None,),
-        values=Integers(count),
+        values=(None, *range(n + 8)),
     )
 
 

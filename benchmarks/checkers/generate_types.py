@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.checkers.generate import intervals
-from porcupine_py.columns import NO_PAIR, OK, Columns, Integers
+from porcupine_py.columns import NO_PAIR, OK, Columns
 from porcupine_py.search.rules.log import LogColumns
 
 FUNCTIONS = {
@@ -56,7 +56,7 @@ def generate_typed(shape: Typed) -> Columns | LogColumns:
     if shape.model in ("set", "list-append"):
         reading[:] = False
         reading[rng.choice(n, READS, replace=False)] = True
-    values, output = Integers(n), np.zeros(n, np.int64)
+    values, output = [None, *range(n)], np.zeros(n, np.int64)
     inputs = np.where(reading, 0, np.arange(n) + 1)
     f = reading.astype(np.int16)
     if shape.model == "unique-ids":
@@ -70,7 +70,6 @@ def generate_typed(shape: Typed) -> Columns | LogColumns:
         _run(order.tolist(), reading.tolist(), shape.model == "stack", shown)
         output[:] = shown
     else:
-        values = [None, *range(n)]
         added = np.cumsum(~reading[order])
         sequence = order[~reading[order]]
         for place in np.flatnonzero(reading[order]).tolist():

@@ -7,7 +7,7 @@ the library cannot; where they came from elsewhere, they are made right first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import CDLL, POINTER, Structure, byref, c_bool, c_char_p, c_int32, c_int64, c_void_p
+from ctypes import CDLL, POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_void_p
 from enum import IntEnum
 from pathlib import Path
 from struct import unpack_from
@@ -126,7 +126,6 @@ _FUNCTIONS: dict[str, tuple[type[Any] | None, tuple[Any, ...]]] = {
     "frontier_run": (c_int32, (c_void_p, c_int64, c_int64, c_int64)),
     "frontier_report": (None, (c_void_p, _int64s)),
     "frontier_order": (c_int64, (c_void_p, _int64s)),
-    "nearly_sorted": (c_bool, (_int64s, c_int64, _int64s, _int64s)),
     "fifo": (c_int64, (POINTER(_Spans), POINTER(_Spans), c_int64, _int64s)),
     "merged": (None, (POINTER(_Timed), _bools, POINTER(_Timed), _int64s, _int64s)),
     "places": (c_int64, (_int64s, c_int64, _int64s, _int64s, c_int64, _int64s)),
@@ -226,12 +225,6 @@ class Kernels:
         viable = Viable(table.ctypes.data, len(table))
         self.call("look_up", byref(viable), right(hashes), len(hashes), found)
         return found
-
-    def nearly_sorted(self, keys: Int64s) -> Int64s | None:
-        """Return the stable order of keys that are nearly sorted; None when they are not."""
-        order, scratch = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
-        found = self.call("nearly_sorted", right(keys), len(keys), order, scratch)
-        return order if found else None
 
     def fifo(self, times: Sequence[Int64s], orders: Sequence[Int64s]) -> Int64s:
         """Sort values so that none precedes one that it must follow; shorter where none can be.

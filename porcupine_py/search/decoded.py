@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from porcupine_py.columns import FAIL, OK, Columns, Int64s, Integers
+from porcupine_py.columns import FAIL, OK, Columns, Int64s
 from porcupine_py.models.counters import ADDING
 
 Rows = NDArray[np.intp]
@@ -27,8 +27,6 @@ def integers(columns: Columns, codes: NDArray[Any]) -> Int64s | None:
         return np.zeros(0, np.int64)
     if codes.min() <= 0:
         return None  # the code of None, which is no number
-    if isinstance(columns.values, Integers):
-        return codes.astype(np.int64) - 1
     values = columns.values
     if len(values) <= 4 * len(codes) + 1024:
         used = np.zeros(len(values), np.bool_)

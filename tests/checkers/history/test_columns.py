@@ -10,7 +10,7 @@ import pytest
 from checkers import HistoryError, load_history, pair
 from checkers.history import INFINITY_NS, Event, EventType
 from checkers.history.files import load_columns
-from porcupine_py.columns import Integers, check_columns, from_operations
+from porcupine_py.columns import check_columns, from_operations
 from results.store.tables import RunName, events_table, operations_table
 from tests.checkers.histories import FAIL, FIRST_WORLDS, INFO, op, random_history, read, write
 from tests.checkers.linearizability.test_corpus_verdicts import JUDGED, expected, folder  # noqa: F401  (fixture)
@@ -61,19 +61,6 @@ def test_columns_split_by_key_in_order_of_invocation():
     parts = from_operations(operations).parts()
     assert [[o.index for o in part] for part in parts] == [[0, 2, 4, 6, 8], [1, 3, 5, 7]]
     assert [part.operation(0).key for part in parts] == ["a", "b"]
-
-
-def test_a_table_of_integers_takes_no_room():
-    table = Integers(10**9)
-    assert (table[0], table[1], table[10**9], len(table)) == (None, 0, 10**9 - 1, 10**9 + 1)
-    columns = replace(from_operations([write(0, 0, 0, 1)]), values=table)
-    assert type(replace(columns, input=columns.input + 3).operation(0).input) is int
-    assert (columns.code(5), columns.code(None), columns.code(-1), columns.code("5")) == (
-        6,
-        0,
-        -1,
-        -1,
-    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from checkers import check
 from checkers.history import EventType
 from checkers.linearizability import columnar
 from checkers.linearizability.columnar import judge_columns
-from checkers.linearizability.linearizable import judge
 from checkers.verdict import Status
 from porcupine_py.columns import from_operations
 from porcupine_py.models import Register, model_named
@@ -49,13 +48,6 @@ def test_every_key_gets_the_verdict_of_brute_force_and_a_proof(kind):
             assert verify(mine, model_named(name), result) is None
             seen[truth, result.algorithm] += 1
     assert min(n for (truth, _), n in seen.items() if truth) > 0
-
-
-def test_one_key_is_judged_like_many():
-    for seed in range(60):
-        operations, _ = random_history(Random(seed), "cas-register", size_max=9)
-        (alone,) = judge_columns(from_operations(operations), model_named("cas-register"))
-        assert alone.status is judge(operations, model_named("cas-register")).status
 
 
 def test_certificates_can_be_left_out_when_keys_pass_and_never_when_they_fail():

@@ -12,7 +12,7 @@ from porcupine_py.models import Model, NondeterministicModel, Register, model_na
 from porcupine_py.search import dispatch
 from porcupine_py.search.outcome import Outcome, Window
 from porcupine_py.values import Double, Keyword
-from tests.checkers.histories import op, random_history, read, verify, write
+from tests.checkers.histories import op, read, verify, write
 
 FAIL = EventType.FAIL
 
@@ -109,63 +109,6 @@ def test_repeated_or_initial_values_send_zones_away():
     assert judge([write(0, None, 0, 1)], Register()).algorithm == "wgl"
     forced = judge(twice, Register(), algorithm="zones")
     assert (forced.status, forced.certificate) == (Status.UNKNOWN, None)
-
-
-def explosive(clients=40):
-    """All writes concurrent, and a read of what nobody wrote: every subset has to be tried."""
-    operations = [write(i, i, 0, 1000) for i in range(clients)]
-    return [*operations, read(clients, -1, 0, 1000), write(clients + 1, 0, 2000, 2001)]
-
-
-@pytest.mark.parametrize(
-    ("limits", "message"),
-    [
-        ({"time_limit_s": 0.05}, "time limit of 0.05 s"),
-        ({"memory_limit_mb": 1, "time_limit_s": 60}, "memory limit of 1 MB"),
-    ],
-)
-def test_a_search_that_explodes_ends_in_unknown_at_its_bound(limits, message):
-    result = judge(explosive(), Register(), algorithm="wgl", **limits)
-    assert result.status is Status.UNKNOWN
-    assert message in result.summary
-    assert result.certificate is None
-
-
-def test_unknown_says_what_was_proved():
-    early = [write(100, "a", 0, 1), read(101, "a", 2, 3)]
-    late = [
-        replace(o, invoke_ns=o.invoke_ns + 10, complete_ns=o.complete_ns + 10) for o in explosive()
-    ]
-    operations = [*early, *late]
-    result = judge(operations, Register(), algorithm="wgl", time_limit_s=0.05)
-    assert result.statistics["proved_ns"] >= 3
-    assert "linearizable up to" in result.summary
-
-
-def test_a_search_can_be_cancelled():
-    asked = []
-
-    def cancelled():
-        asked.append(1)
-        return len(asked) > 3
-
-    result = judge(explosive(), Register(), algorithm="wgl", cancelled=cancelled)
-    assert (result.status, len(asked)) == (Status.UNKNOWN, 4)
-    assert "cancellation" in result.summary
-    assert judge([], Register(), cancelled=lambda: True).status is Status.UNKNOWN
-
-
-def test_one_key_that_explodes_does_not_stop_the_next():
-    operations = [replace(o, key="bad") for o in explosive()]
-    operations += [replace(write(200, 1, 0, 1), key="good")]
-    result = check(operations, "register", algorithm="wgl", time_limit_s=0.05)
-    assert result.status is Status.UNKNOWN
-    assert result.statistics["by_status"] == {
-        "PASS": 1,
-        "FAIL": 0,
-        "UNKNOWN": 1,
-        "UNDER-EXERCISED": 0,
-    }
 
 
 def passing():
@@ -313,12 +256,3 @@ def test_a_model_may_say_which_states_are_equal():
 def test_operations_that_a_model_does_not_know_are_reported():
     with pytest.raises(HistoryError, match="has no function 'pop'"):
         check([op(0, "pop", (0, 1))], "register")
-
-
-@pytest.mark.slow
-def test_random_histories_get_one_verdict_from_both_algorithms():
-    for seed in range(300):
-        operations, _ = random_history(Random(seed), "unique-register", size_max=14)
-        zones = judge(operations, Register(), algorithm="zones")
-        search = judge(operations, Register(), algorithm="wgl")
-        assert zones.status is search.status, operations

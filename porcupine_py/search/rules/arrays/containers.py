@@ -7,7 +7,7 @@ import numpy as np
 from porcupine_py.columns import Columns, Int64s
 from porcupine_py.kernels import Kernels, load
 from porcupine_py.search.decoded import Rows
-from porcupine_py.search.rules.arrays.pairs import Values, sorted_order, values_of
+from porcupine_py.search.rules.arrays.pairs import Values, values_of
 
 
 def arrange_queue(columns: Columns) -> Int64s | None:
@@ -21,7 +21,7 @@ def arrange_queue(columns: Columns) -> Int64s | None:
         np.concatenate([span, values.moments])
         for span in (values.into_from, values.into_by, values.out_from, values.out_by)
     ]
-    order = kernels.fifo(times, [sorted_order(span) for span in times])
+    order = kernels.fifo(times, [np.argsort(span, kind="stable") for span in times])
     if len(order) < len(times[0]):
         return None
     return _in_time(kernels, values, order)
@@ -56,7 +56,7 @@ def arrange_stack(columns: Columns) -> Int64s | None:
     if kernels is None or values is None:
         return None
     sure = np.flatnonzero(values.into_by < values.out_from)
-    sure = sure[sorted_order(values.into_by[sure])]
+    sure = sure[np.argsort(values.into_by[sure], kind="stable")]
     begin, end = values.into_by[sure], values.out_from[sure]
     points = np.unique(np.concatenate([begin, end]))
     word = kernels.nest(
@@ -83,7 +83,7 @@ def _with_moments(values: Values, sure: Rows, word: Int64s) -> Int64s:
     at_least = np.where(pops, values.out_from[sure[item]], values.into_from[sure[item]])
     kept = row >= 0  # what stayed does not come out
     item, row, at_least = item[kept], row[kept], at_least[kept]
-    shown = sorted_order(values.moments)
+    shown = np.argsort(values.moments, kind="stable")
     places = np.searchsorted(part_begins[item], values.moments[shown], side="left")
     rows = np.insert(row, places, values.empties[shown])
     times = np.maximum.accumulate(np.insert(at_least, places, values.moments[shown]))

@@ -7,30 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from porcupine_py.columns import FAIL, INFO, OK, Columns, Int64s
-from porcupine_py.kernels import load
 from porcupine_py.models.queues import EMPTY_ERRORS
 from porcupine_py.operations import INFINITY_NS
 from porcupine_py.search.decoded import NONE, Rows
-
-_FEW_LEVELS = 1 << 16
-
-
-def sorted_order(keys: Int64s) -> Int64s:
-    """Return the stable order of keys; fast where they are few or nearly sorted."""
-    if len(keys) == 0:
-        return np.zeros(0, np.int64)
-    if np.all(keys[1:] >= keys[:-1]):
-        return np.arange(len(keys))
-    if keys.min() >= 0 and keys.max() < _FEW_LEVELS:
-        return np.argsort(keys.astype(np.uint16), kind="stable")
-    kernels = load()
-    never = keys >= INFINITY_NS
-    if kernels is not None:
-        some = np.flatnonzero(~never)
-        found = kernels.nearly_sorted(keys[some])
-        if found is not None:
-            return np.concatenate([some[found], np.flatnonzero(never)])
-    return np.argsort(keys, kind="stable")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +89,7 @@ def _moments(columns: Columns, empties: Rows, into_by: Int64s, out_from: Int64s)
     at = columns.invoke_ns[empties].copy()
     if not len(sure) or not len(empties):
         return at
-    sure = sure[sorted_order(into_by[sure])]
+    sure = sure[np.argsort(into_by[sure], kind="stable")]
     begins, ends = into_by[sure], np.maximum.accumulate(out_from[sure])
     first = np.concatenate([[True], begins[1:] >= ends[:-1]])
     last = np.concatenate([first[1:], [True]])
