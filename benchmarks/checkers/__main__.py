@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
+from statistics import linear_regression, median
 
 from benchmarks.checkers import corpus, peer, targets
 from benchmarks.checkers.generate import Shape, generate
@@ -137,18 +137,12 @@ def _growth(
             assert judged["verdict"] == "PASS", judged
             assert len(judged["algorithms"]) == 1, judged
             times.append(median(judged["cpu_ms"]))
-        slope = _slope([math.log10(s.operations) for s in shapes[:powers]], times)
+        sizes = [math.log10(s.operations) for s in shapes[:powers]]
+        slope = linear_regression(sizes, [math.log10(t) for t in times]).slope
         shown = " | ".join(f"{t:.1f} ms" for t in times)
         print(f"| {name} ({judged['algorithms'][0]}) | {shown} | {slope:.2f} |", flush=True)
         found[name] = times, slope
     return found
-
-
-def _slope(sizes: list[float], times: list[float]) -> float:
-    logs = [math.log10(t) for t in times]
-    mean_x, mean_y = sum(sizes) / len(sizes), sum(logs) / len(logs)
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(sizes, logs, strict=True))
-    return slope / sum((x - mean_x) ** 2 for x in sizes)
 
 
 if __name__ == "__main__":

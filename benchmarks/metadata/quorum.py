@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.node.load import processor_s
 from cluster.backends.local.local_backend import LocalBackend
 from cluster.client.admin_client import CLUSTER_RESOURCE, Client
 from cluster.client.caller import CallFailed
@@ -116,9 +117,7 @@ class Quorum:
         """Seconds from the request until a new snapshot of a node is durable, and its bytes."""
         before = len(self.events(node, "snapshot"))
         began = time.monotonic()
-        started = self.last(node, "start")
-        assert started is not None
-        os.kill(started["pid"], signal.SIGUSR2)
+        os.kill(self.pid(node), signal.SIGUSR2)
         while len(made := self.events(node, "snapshot")) == before:
             if time.monotonic() > began + TIMEOUT_S:
                 raise SystemExit(f"no snapshot on {node}")
@@ -133,17 +132,17 @@ class Quorum:
         path.write_text("\n".join(changed) + "\n")
 
     def resident_bytes(self, node: str) -> int:
-        started = self.last(node, "start")
-        assert started is not None
-        pages = int(Path(f"/proc/{started['pid']}/statm").read_text().split()[1])
+        pages = int(Path(f"/proc/{self.pid(node)}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def processor_s(self, node: str) -> float:
         """Processor time of a node's process so far, which others do not lengthen much."""
+        return processor_s(self.pid(node))
+
+    def pid(self, node: str) -> int:
         started = self.last(node, "start")
         assert started is not None
-        fields = Path(f"/proc/{started['pid']}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return started["pid"]
 
     def events(self, node: str, event: str) -> list[dict[str, Any]]:
         """What a node traced of one kind, oldest first; all its incarnations."""

@@ -26,14 +26,10 @@ from results.judge.pipeline import judge
 FOLDER = Path(harness.campaigns.__file__).parent / "mutants"
 
 
-def run_once(path: Path, mutant: str | None, backend: str, seed: int, runs: Path):
-    """One run: its results, and seconds from the start to the verdict."""
-    document = read_document(path) | {"backend": backend, "mutant": mutant, "seed": seed}
-    plan = from_document(document)
-    begun_s = time.monotonic()
-    store = run_unseen(plan, runs, " ".join(sys.argv))
-    results = judge(store)
-    return results, time.monotonic() - begun_s, store.folder
+def judged_run(document, runs: Path):
+    """One run: its results, and its folder."""
+    store = run_unseen(from_document(document), runs, " ".join(sys.argv))
+    return judge(store), store.folder
 
 
 @click.command()
@@ -51,9 +47,11 @@ def main(plans, backend, runs, is_true, first_seed, folder):
         with tempfile.TemporaryDirectory(prefix="kraftprobe-mutants.") as kept:
             for seed in range(first_seed, first_seed + runs):
                 where = folder or Path(kept)
-                results, seconds, run = run_once(path, mutant, backend, seed, where)
+                begun_s = time.monotonic()
+                asked = {"backend": backend, "mutant": mutant, "seed": seed}
+                results, run = judged_run(read_document(path) | asked, where)
                 found[results.status.value] += 1
-                took.append(seconds)
+                took.append(time.monotonic() - begun_s)
                 failed = [c for c in results.checks if c.status is Status.FAIL]
                 by.update(c.checker for c in failed)
                 shown = failed or [c for c in results.checks if c.status is not Status.PASS]

@@ -1,7 +1,7 @@
 """How fast stored runs are judged: in a loop, by plain processes, by Spark on two cores.
 
     python -m benchmarks.pipeline [--operations N,N,...] [--runs R] [--keys K] [--hot SHARE]
-        [--nodes] [--rounds 3] [--ways loop,processes,spark] [--before FOLDER]
+        [--nodes] [--rounds 3] [--ways loop,processes,spark]
 
 N operations (100,000; several numbers are measured one after the other) are generated in R runs
 (20) of K keys (50), or with a share of all on one key, and judged from journal to results.json each
@@ -10,8 +10,6 @@ Figures are medians of the rounds: seconds by the clock, processor seconds of ev
 started, the most memory that the driver, the JVMs and all other processes held, and the share of
 the seconds that no check took (in a loop; elsewhere checks run side by side). Of several sizes the
 exponent says how the processor seconds grow with the operations: 1 is in proportion to them.
-`--before` names a checkout of an older commit, whose own `results.judge.pipeline.judge` judges the
-same runs in a loop, and with Spark on two cores.
 
 What the pipeline is made for, in two commands:
 
@@ -26,7 +24,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import statistics
 import subprocess
 import sys
@@ -40,21 +37,6 @@ import psutil
 from benchmarks.pipeline.generate import make_run
 
 _SAMPLE_S = 0.05
-_BEFORE = """
-import collections, json, sys, time
-from pathlib import Path
-from results.judge.pipeline import judge
-from results.judge.session import Spark
-from results.store.run_store import RunStore
-began, handle = time.monotonic(), None
-if sys.argv[1] == "spark":
-    session = Spark("local[2]")
-    handle = session.start()
-found = collections.Counter(judge(RunStore(Path(f)), handle).status.value for f in sys.argv[2:])
-if handle:
-    session.close()
-print(json.dumps({"seconds": time.monotonic() - began, "verdicts": found}))
-"""
 
 
 @dataclass(frozen=True)
@@ -71,10 +53,9 @@ class Measured:
     verdicts: dict[str, int]
 
 
-def measured(command: list[str], folder: Path) -> Measured:
+def measured(command: list[str]) -> Measured:
     """Run a program and watch it and all that it starts."""
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
     driver = psutil.Process(process.pid)
     cpu_s: dict[tuple[int, float], float] = {}
     most = {"driver": 0, "jvms": 0, "workers": 0}
@@ -113,7 +94,6 @@ def main() -> None:
     parser.add_argument("--nodes", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ways", default="loop,processes,spark")
-    parser.add_argument("--before", type=Path)
     arguments = parser.parse_args()
     cpu_s: dict[str, list[tuple[int, float]]] = {}
     for size in map(int, arguments.operations.split(",")):
@@ -122,12 +102,13 @@ def main() -> None:
             cpu_s.setdefault(way, []).append((size, seconds))
     for way, points in cpu_s.items():
         if len(points) > 1:
-            print(f"{way}: CPU s grow with operations to the power of {exponent(points):.2f}")
+            logs = ([math.log(point[place]) for point in points] for place in (0, 1))
+            exponent = statistics.linear_regression(*logs).slope
+            print(f"{way}: CPU s grow with operations to the power of {exponent:.2f}")
 
 
 def measured_ways(each: int, arguments: argparse.Namespace) -> dict[str, list[Measured]]:
     """Generate runs of so many operations each, and judge them each way."""
-    here = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="kraftprobe-pipeline-") as place:
         began = time.monotonic()
         folders = [
@@ -142,21 +123,12 @@ def measured_ways(each: int, arguments: argparse.Namespace) -> dict[str, list[Me
         size = sum(path.stat().st_size for path in Path(place).rglob("*") if path.is_file())
         took_s = time.monotonic() - began
         print(f"generated {size / 1e6:,.0f} MB in {took_s:.0f} s", file=sys.stderr, flush=True)
-        python = sys.executable
-        ways = {
-            way: ([python, "-m", "benchmarks.pipeline.ways", way, *folders], here)
-            for way in arguments.ways.split(",")
-            if way
-        }
-        if arguments.before:
-            ways |= {
-                f"before, {way}": ([python, "-c", _BEFORE, way, *folders], arguments.before)
-                for way in ("loop", "spark")
-            }
+        program = [sys.executable, "-m", "benchmarks.pipeline.ways"]
+        ways = {way: [*program, way, *folders] for way in arguments.ways.split(",")}
         found: dict[str, list[Measured]] = {way: [] for way in ways}
         for _ in range(arguments.rounds):
-            for way, (command, folder) in ways.items():
-                one = measured(command, folder)
+            for way, command in ways.items():
+                one = measured(command)
                 print(
                     f"{way}: {one.seconds:.1f} s, {one.cpu_s:.1f} CPU s",
                     file=sys.stderr,
@@ -194,14 +166,6 @@ def report(found: dict[str, list[Measured]], operations: int) -> dict[str, float
             flush=True,
         )
     return medians
-
-
-def exponent(points: list[tuple[int, float]]) -> float:
-    """Return the slope of the least-squares line through the logarithms."""
-    xs, ys = ([math.log(point[place]) for point in points] for place in (0, 1))
-    x, y = statistics.fmean(xs), statistics.fmean(ys)
-    spread = sum((each - x) ** 2 for each in xs)
-    return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / spread
 
 
 if __name__ == "__main__":

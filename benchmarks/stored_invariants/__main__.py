@@ -8,7 +8,6 @@ the true node runs by the same plans, and nothing may be found.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -17,14 +16,11 @@ from typing import Any
 
 import click
 
-from benchmarks.mutants.__main__ import FOLDER
+from benchmarks.mutants.__main__ import FOLDER, judged_run
 from checkers.invariants.stored import LEFT_OUT, NAME
 from checkers.invariants.watcher import INVARIANTS
 from checkers.verdict import Status
 from harness.campaigns import read_document
-from harness.plan.document import from_document
-from harness.run.run_to_verdict import run_unseen
-from results.judge.pipeline import judge
 
 BACKEND = "local"
 
@@ -92,8 +88,8 @@ def run_once(mutant: str | None, asked: dict[str, Any] | str, seed: int, runs: P
     """One run on real nodes; returns the result of the check and the kinds of what it found."""
     document = read_document(FOLDER / f"{asked}.toml") if isinstance(asked, str) else asked
     document = {**document, "backend": BACKEND, "mutant": mutant, "seed": seed}
-    store = run_unseen(from_document(document), runs, " ".join(sys.argv))
-    (check,) = [check for check in judge(store).checks if check.checker == NAME]
+    results, _ = judged_run(document, runs)
+    (check,) = [check for check in results.checks if check.checker == NAME]
     kinds = check.statistics["anomalies_by_kind"] if check.status is Status.FAIL else {}
     return check, sorted(kinds)
 

@@ -1,1 +1,0 @@
-"""Effect of the faults of clocks and disks, measured on this machine."""
