@@ -255,28 +255,20 @@ class OwnCommit(Invariant):
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
-        self._leads: dict[str, int] = {}
-        """The nodes that lead, with their epochs."""
         self._appended: dict[str, set[int]] = {}
-        """By these nodes: last offsets of batches that they appended and not yet committed."""
-
-    def on_start(self, node: str, fields: Fields) -> None:
-        self._leads.pop(node, None)
+        """By the nodes that lead: last offsets of what they appended and not yet committed."""
 
     def on_state(self, node: str, fields: Fields) -> None:
-        """Take up a leader, which waits for nothing yet, and what leads no longer."""
-        if fields["state"] != "Leader":
-            self._leads.pop(node, None)
-        elif self._leads.get(node) != fields["epoch"]:
-            self._leads[node] = fields["epoch"]
+        """Take up a leader, which waits for nothing yet."""
+        if fields["state"] == "Leader" and self.quorum.leads.get(node) != fields["epoch"]:
             self._appended[node] = set()
 
     def on_append(self, node: str, fields: Fields) -> None:
-        if node in self._leads:
+        if node in self.quorum.leads:
             self._appended[node].add(fields["last_offset"])
 
     def on_commit(self, node: str, fields: Fields) -> Broken | None:
-        epoch, last_offset = self._leads.get(node), fields["last_offset"]
+        epoch, last_offset = self.quorum.leads.get(node), fields["last_offset"]
         if epoch is None:
             return None
         if last_offset in self._appended[node]:

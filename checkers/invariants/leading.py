@@ -41,7 +41,6 @@ class LedAlone(Invariant):
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
-        self._timeouts_ms: dict[str, float] = {}
         self._terms: dict[str, Term] = {}
         """By the nodes that lead."""
         self._heard_ms: dict[tuple[str, str], float] = {}
@@ -50,7 +49,6 @@ class LedAlone(Invariant):
         """When a node that leads was last seen at work, by its clock."""
 
     def on_start(self, node: str, fields: Fields) -> None:
-        self._timeouts_ms[node] = fields["check_quorum_timeout_ms"]
         self._terms.pop(node, None)
 
     def on_state(self, node: str, fields: Fields) -> None:
@@ -67,7 +65,7 @@ class LedAlone(Invariant):
         if term is None or fields["epoch"] != term.epoch:
             return
         now_ms = self.sight.monotonic_ms(node)
-        if now_ms - self._seen_ms.get(node, now_ms) > _SILENCE * self._timeouts_ms[node]:
+        if now_ms - self._seen_ms.get(node, now_ms) > _SILENCE * self.quorum.timeouts_ms[node]:
             term.since = now_ms
         self._heard_ms[node, fields["sender"]] = self._seen_ms[node] = now_ms
 
@@ -75,7 +73,7 @@ class LedAlone(Invariant):
         term = self._terms.get(node)
         if term is None or fields["role"] != "leader":
             return None
-        now_ms, timeout_ms = self.sight.monotonic_ms(node), self._timeouts_ms[node]
+        now_ms, timeout_ms = self.sight.monotonic_ms(node), self.quorum.timeouts_ms[node]
         voters = self.quorum.electorate.members(node).directories
         others = [self._heard_ms.get((node, other), 0.0) for other in voters if other != node]
         heard_ms = term.heard_of_majority(now_ms, node, voters, others)
@@ -104,7 +102,6 @@ class LeavesLeader(Invariant):
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
-        self._timeouts_ms: dict[str, float] = {}
         self._heard_ms: dict[str, float] = {}
         """By the nodes that follow: since when their leader has been silent, by their clocks."""
         self._seen_ms: dict[str, float] = {}
@@ -113,7 +110,6 @@ class LeavesLeader(Invariant):
         """Newest epoch that a node heard the end of."""
 
     def on_start(self, node: str, fields: Fields) -> None:
-        self._timeouts_ms[node] = fields["check_quorum_timeout_ms"]
         self._heard_ms.pop(node, None)
 
     def on_state(self, node: str, fields: Fields) -> None:
@@ -134,7 +130,7 @@ class LeavesLeader(Invariant):
         heard_ms = self._heard_ms.get(node)
         if heard_ms is None:
             return None
-        now_ms, timeout_ms = self.sight.monotonic_ms(node), self._timeouts_ms[node]
+        now_ms, timeout_ms = self.sight.monotonic_ms(node), self.quorum.timeouts_ms[node]
         was_stopped = now_ms - self._seen_ms[node] > _SILENCE * timeout_ms
         self._seen_ms[node] = now_ms
         if was_stopped:
@@ -168,25 +164,19 @@ class Succession(Invariant):
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
-        self._leading: dict[str, int] = {}
-        """The epoch that a node leads."""
         self._later: dict[str, tuple[int, str]] = {}
         """The later epoch that a leading node has heard of, and from which node."""
         self._changed: set[str] = set()
         """Leading nodes with a change of voters in their term."""
 
     def on_start(self, node: str, fields: Fields) -> None:
-        self._leading.pop(node, None)
         self._later.pop(node, None)
         self._changed.discard(node)
 
-    def on_state(self, node: str, fields: Fields) -> None:
-        self.on_start(node, fields)
-        if fields["state"] == "Leader":
-            self._leading[node] = fields["epoch"]
+    on_state = on_start
 
     def on_voters(self, node: str, fields: Fields) -> None:
-        if node in self._leading:
+        if node in self.quorum.leads:
             self._changed.add(node)
 
     def on_epoch_arrival(self, node: str, fields: Fields) -> Broken | None:
@@ -194,7 +184,7 @@ class Succession(Invariant):
 
         An answer to what the node asked before this term (`asked_epoch`) is none any more.
         """
-        own, epoch = self._leading.get(node), fields["epoch"]
+        own, epoch = self.quorum.leads.get(node), fields["epoch"]
         if own is None:
             return None
         broken = self._judge(node)
@@ -216,8 +206,8 @@ class Succession(Invariant):
             return None
         epoch, sender = self._later[node]
         return Broken(
-            f"{node} leads epoch {self._leading[node]} still, though it has heard of epoch {epoch} "
-            f"from {sender}, and its disk has nothing left to do",
+            f"{node} leads epoch {self.quorum.leads[node]} still, though it has heard of epoch "
+            f"{epoch} from {sender}, and its disk has nothing left to do",
             (node, sender),
         )
 
@@ -237,12 +227,10 @@ class ResignedEarly(Invariant):
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
-        self._timeouts_ms: dict[str, float] = {}
         self._fetched_ms: dict[str, Mapping[str, float]] = {}
         """By node that leads, and voter: when it had last fetched as something last arrived."""
 
     def on_start(self, node: str, fields: Fields) -> None:
-        self._timeouts_ms[node] = fields["check_quorum_timeout_ms"]
         self._fetched_ms.pop(node, None)
 
     def on_voters(self, node: str, fields: Fields) -> None:
@@ -267,12 +255,12 @@ class ResignedEarly(Invariant):
         if sight.may_resign(node) or node not in voters.directories or needed > len(heard_ms):
             return None
         ago_ms = now_ms - heard_ms[needed - 1] if needed else 0.0
-        if ago_ms >= (1 - _SILENCE) * self._timeouts_ms[node]:
+        if ago_ms >= (1 - _SILENCE) * self.quorum.timeouts_ms[node]:
             return None
         return Broken(
             f"{node} resigns in epoch {fields['epoch']} though a majority of its voters {voters} "
             f"had fetched {ago_ms:.0f} ms before, where it may lead for "
-            f"{self._timeouts_ms[node]:g} ms without"
+            f"{self.quorum.timeouts_ms[node]:g} ms without"
         )
 
 
@@ -292,8 +280,6 @@ class EndTold(Invariant):
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
-        self._timeouts_ms: dict[str, float] = {}
-        self._leads: set[str] = set()
         self._untold: dict[str, int] = {}
         """By nodes that resigned as leaders: to how many others they have sent nothing since."""
         self._since_ms: dict[str, float] = {}
@@ -301,19 +287,14 @@ class EndTold(Invariant):
         self._seen_ms: dict[str, float] = {}
 
     def on_start(self, node: str, fields: Fields) -> None:
-        self._timeouts_ms[node] = fields["check_quorum_timeout_ms"]
-        self._leads.discard(node)
         self._untold.pop(node, None)
 
     def on_state(self, node: str, fields: Fields) -> None:
         self._untold.pop(node, None)
-        if fields["state"] == "Resigned" and node in self._leads:
+        if fields["state"] == "Resigned" and node in self.quorum.leads:
             voters = self.quorum.electorate.members(node).directories
             self._untold[node] = len(voters.keys() - {node})
             self._since_ms[node] = self._seen_ms[node] = self.sight.monotonic_ms(node)
-        self._leads.discard(node)
-        if fields["state"] == "Leader":
-            self._leads.add(node)
 
     def on_epoch_end_sent(self, node: str, fields: Fields) -> Broken | None:
         if node in self._untold:
@@ -326,11 +307,11 @@ class EndTold(Invariant):
         return Broken(f"{node} resigns and prefers as its successors, in this order: {named}")
 
     def on_fetch_arrival(self, node: str, fields: Fields) -> Broken | None:
-        untold, leads_on = self._untold.get(node, 0), node in self._leads
+        untold, leads_on = self._untold.get(node, 0), node in self.quorum.leads
         if untold <= 0 and not (leads_on and self.sight.must_resign(node)):
             self._seen_ms.pop(node, None)
             return None
-        now_ms, long_ms = self.sight.monotonic_ms(node), _SILENCE * self._timeouts_ms[node]
+        now_ms, long_ms = self.sight.monotonic_ms(node), _SILENCE * self.quorum.timeouts_ms[node]
         silent_ms = now_ms - self._seen_ms.get(node, -math.inf)
         if silent_ms > long_ms or not self.sight.is_written(node):
             self._since_ms[node] = now_ms

@@ -91,6 +91,10 @@ class Quorum:
         """The highest high watermark that any node announced."""
         self.announced_end = 0
         """The highest high watermark that a leader announced."""
+        self.leads: dict[str, int] = {}
+        """The nodes that lead now, with their epochs."""
+        self.timeouts_ms: dict[str, float] = {}
+        """The check-quorum time-out of each node's process, where it traces that."""
         self.led: set[tuple[str, int]] = set()
         """(node, epoch): the leaders by their own events."""
         self.stood: set[tuple[str, int]] = set()
@@ -199,6 +203,9 @@ class Quorum:
             self.elections.pop(node, None)
         self.electorate.start(node, directory)
         self.marks[node] = 0
+        self.leads.pop(node, None)
+        if "check_quorum_timeout_ms" in fields:
+            self.timeouts_ms[node] = fields["check_quorum_timeout_ms"]
 
     def _recover(self, node: str, fields: Fields) -> None:
         self.stale.add(node)
@@ -235,9 +242,11 @@ class Quorum:
             self.electorate.vote(node, epoch, node_name(fields["voted_id"]))
         if "state" in fields:
             self.entered.add(epoch)
+            self.leads.pop(node, None)
         if fields.get("state") in PERSISTED:
             self.elections[node] = Election(epoch, fields["leader_id"], fields["voted_id"])
         if fields.get("state") == "Leader":
+            self.leads[node] = epoch
             self.led.add((node, epoch))
         elif fields.get("state") == "Candidate":
             self.stood.add((node, epoch))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from checkers.invariants.electorate import ANY, voters_of
 from checkers.invariants.fold import Broken, Invariant, Order
@@ -197,7 +198,19 @@ def _node_name(node_id: int) -> str | None:
     return None if node_id == NO_NODE else node_name(node_id)
 
 
-class CommittedKept(Invariant):
+class _OfReplicas(Invariant):
+    """Remembers something of each replica: a node with another disk is another one."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._known: dict[str, Any] = {}
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        if self.quorum.electorate.is_replaced(node, str(fields.get("directory_id") or ANY)):
+            self._known.pop(node, None)
+
+
+class CommittedKept(_OfReplicas):
     """What a voter announced as committed is there when it starts again.
 
     A high watermark is at most where the node's own log ends, and a voter fsyncs that before it
@@ -209,20 +222,12 @@ class CommittedKept(Invariant):
     reads = frozenset({"hw", "log-end"})
     own = True
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._marks: dict[str, int] = {}
-
-    def on_start(self, node: str, fields: Fields) -> None:
-        if self.quorum.electorate.is_replaced(node, str(fields.get("directory_id") or ANY)):
-            self._marks.pop(node, None)
-
     def on_hw(self, node: str, fields: Fields) -> None:
         if node in self.quorum.electorate.members(node).directories:
-            self._marks[node] = fields["offset"]
+            self._known[node] = fields["offset"]
 
     def on_log_end(self, node: str, fields: Fields) -> Broken | None:
-        mark, end_offset = self._marks.pop(node, 0), fields["end_offset"]
+        mark, end_offset = self._known.pop(node, 0), fields["end_offset"]
         if end_offset >= mark:
             return None
         return Broken(
@@ -266,7 +271,7 @@ class UpToDateVote(Invariant):
         return None
 
 
-class KeptState(Invariant):
+class KeptState(_OfReplicas):
     """A quorum-state file holds what its node traced last, or what it was about to trace."""
 
     name = "kept-state"
@@ -276,22 +281,17 @@ class KeptState(Invariant):
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
-        self._last: dict[str, tuple[int, int, int]] = {}
         self._static: dict[str, Collection[str]] = {}
-
-    def on_start(self, node: str, fields: Fields) -> None:
-        if self.quorum.electorate.is_replaced(node, str(fields.get("directory_id") or ANY)):
-            self._last.pop(node, None)
 
     def on_voters(self, node: str, fields: Fields) -> None:
         static = fields["offset"] < 0 and fields.get("kraft_version") == 0
         self._static[node] = voters_of(fields).keys() if static else ()
 
     def on_state(self, node: str, fields: Fields) -> None:
-        self._last[node] = fields["epoch"], fields["leader_id"], fields["voted_id"]
+        self._known[node] = fields["epoch"], fields["leader_id"], fields["voted_id"]
 
     def on_quorum_state(self, node: str, fields: Fields) -> Broken | None:
-        epoch, leader, voted = self._last.get(node, (0, NO_NODE, NO_NODE))
+        epoch, leader, voted = self._known.get(node, (0, NO_NODE, NO_NODE))
         voters = {node_name(voter) for voter in fields.get("current_voters", ())}
         configured = set(self._static.get(node, ()))
         if voters and configured and voters != configured:
@@ -501,7 +501,7 @@ class CommitBelowMark(Invariant):
         )
 
 
-class SnapshotsKept(Invariant):
+class SnapshotsKept(_OfReplicas):
     """The newest snapshot that a node announced is on its disk: only older ones are deleted."""
 
     name = "snapshots-kept"
@@ -509,20 +509,12 @@ class SnapshotsKept(Invariant):
     reads = frozenset({"snapshot"})
     own = True
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._newest: dict[str, tuple[int, int]] = {}
-
-    def on_start(self, node: str, fields: Fields) -> None:
-        if self.quorum.electorate.is_replaced(node, str(fields.get("directory_id") or ANY)):
-            self._newest.pop(node, None)
-
     def on_snapshot(self, node: str, fields: Fields) -> None:
-        newest = self._newest.get(node, (0, 0))
-        self._newest[node] = max(newest, (fields["offset"], fields["epoch"]))
+        newest = self._known.get(node, (0, 0))
+        self._known[node] = max(newest, (fields["offset"], fields["epoch"]))
 
     def on_snapshots(self, node: str, fields: Fields) -> Broken | None:
-        newest = self._newest.get(node)
+        newest = self._known.get(node)
         if newest is None or newest in fields["ids"]:
             return None
         return Broken(

@@ -1,4 +1,4 @@
-"""Invariants of what a node does in its own time, and nobody waits for.
+"""Invariants of what a node does in its own time, on its disks, and nobody waits for.
 
 They read events that no node traces (`harness/sim/upkeep_sight.py`): `checkpoint-seen`, a high
 watermark that has stood for so long and what the checkpoint on the disk has; `cleaning-seen`, for
@@ -9,6 +9,17 @@ a log of a partition, or a future log; `request-late`, a request that a broker t
 ago and has not answered, and for how long it was to wait; `entry-seen`, an entry of the offset
 index of a segment, and the last offset of the batch to which it points; `watch-left`, how many
 Fetch sessions or requests a broker watches partitions for that are over.
+
+Of `harness/sim/folder_sight.py`: `directory-used`, a log directory, whether its broker has opened
+it, and folders of partitions there of which it has no log; `epochs-seen`, the leader epochs of a
+log, and those in its file; `point-seen`, the recovery point of a log, and up to where a power loss
+leaves the log; `times-seen`, a segment to which nothing more is appended, its largest timestamp,
+and the last one in its time index.
+
+Of `harness/sim/retention_sight.py`: `segment-deleted`, a segment that a leader's log has no more;
+`segment-due`, the first one of a log, which is committed, for how long it has been due, and how
+often its broker checks. Each has the age of the segment's newest record, by the clock of its host,
+and how large the log is without it.
 """
 
 from __future__ import annotations
@@ -145,6 +156,112 @@ class BatchesIndexed(Invariant):
         )
 
 
+class DirectoryOpened(Invariant):
+    """A broker uses a log directory whose logs it has opened, each of them.
+
+    With one that it could not open it goes on without: a replica that is empty would come back, and
+    lead, as if it had what it once acknowledged.
+    """
+
+    name = "directory-opened"
+    source = "LogManager.loadLogs; KIP-112"
+
+    def on_directory_used(self, node: str, fields: Fields) -> Broken | None:
+        if fields["is_open"] and not fields["lacks"]:
+            return None
+        what = f"the logs {', '.join(fields['lacks'])}" if fields["is_open"] else "the logs"
+        return Broken(f"{node} uses {fields['log_dir']} and has not opened {what} there")
+
+
+class EpochsSaved(Invariant):
+    """The leader epochs of a log are in its file, where a start finds those without a record."""
+
+    name = "epochs-saved"
+    source = "KIP-101; LeaderEpochFileCache, KAFKA-16541"
+
+    def on_epochs_seen(self, node: str, fields: Fields) -> Broken | None:
+        known, saved = fields["known"], fields["saved"]
+        if saved == known:
+            return None
+        file = "its file cannot be read" if saved is None else f"its file has {saved}"
+        return Broken(f"{node} knows the epochs {known} of {fields['name']}, and {file}")
+
+
+class PointDurable(Invariant):
+    """What lies below a recovery point is durable: no start looks for damage there."""
+
+    name = "point-durable"
+    source = "UnifiedLog.flush, recovery-point-offset-checkpoint"
+
+    def on_point_seen(self, node: str, fields: Fields) -> Broken | None:
+        if fields["durable_end"] >= fields["point"]:
+            return None
+        return Broken(
+            f"{node} has the recovery point {fields['point']} of {fields['name']}, of which a "
+            f"power loss leaves what lies below {fields['durable_end']}"
+        )
+
+
+class TimesIndexed(Invariant):
+    """The time index of a segment that was rolled ends with the largest timestamp of the segment.
+
+    After a start it is taken from there: retention and ListOffsets go by it.
+    """
+
+    name = "times-indexed"
+    source = "LogSegment.onBecomeInactiveSegment, LogSegment.recover"
+
+    def on_times_seen(self, node: str, fields: Fields) -> Broken | None:
+        latest_ms, indexed_ms = fields["latest_ms"], fields["indexed_ms"]
+        if indexed_ms == latest_ms:
+            return None
+        return Broken(
+            f"{node} has a record of {latest_ms} ms in {fields['path']}, whose time index ends at "
+            f"{indexed_ms} ms"
+        )
+
+
+class RetentionKept(Invariant):
+    """A leader deletes a segment unasked when it is old enough, or the others are large enough.
+
+    It deletes no others, and at every replica what is due is gone at the next check.
+    """
+
+    name = "retention-kept"
+    source = "retention.bytes, retention.ms; UnifiedLog, deleteOldSegments"
+
+    def on_segment_deleted(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a deletion, when more may have been appended since; its age may not be known."""
+        if is_over_retention(fields) or fields["age_ms"] is None:
+            return None
+        return Broken(f"{node} leads {fields['name']} and deleted {_segment(fields)}")
+
+    def on_segment_due(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the first segment of a log, which is due and committed."""
+        for_ms, interval_ms = fields["for_ms"], fields["interval_ms"]
+        if for_ms <= interval_ms + SLACK_MS:
+            return None
+        return Broken(
+            f"{node} holds {fields['name']}, checks every {interval_ms:g} ms what is to be deleted "
+            f"and for {for_ms:.0f} ms has kept {_segment(fields)}"
+        )
+
+
+def is_over_retention(fields: Fields) -> bool:
+    """Whether a segment's log is large enough without it, or all of it is old enough."""
+    age_ms, kept_bytes, kept_ms = fields["age_ms"], fields["kept_bytes"], fields["kept_ms"]
+    is_old = age_ms is not None and 0 <= kept_ms < age_ms
+    return bool(is_old or 0 <= kept_bytes <= fields["left_bytes"])
+
+
+def _segment(fields: Fields) -> str:
+    return (
+        f"{fields['path']}, whose newest record is {fields['age_ms']} ms old, with "
+        f"{fields['left_bytes']} bytes beside it, where retention.bytes is {fields['kept_bytes']} "
+        f"and retention.ms {fields['kept_ms']}"
+    )
+
+
 UPKEEP: tuple[type[Invariant], ...] = (
     MarkCheckpointed,
     SnapshotsCleaned,
@@ -152,4 +269,9 @@ UPKEEP: tuple[type[Invariant], ...] = (
     AnsweredInTime,
     WatchesEnd,
     BatchesIndexed,
+    DirectoryOpened,
+    EpochsSaved,
+    PointDurable,
+    TimesIndexed,
+    RetentionKept,
 )

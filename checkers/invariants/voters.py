@@ -194,22 +194,10 @@ class LeadsAsVoter(Invariant):
     reads = frozenset({"start", "state", "voters", "hw", "append"})
     own = True
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._leads: set[str] = set()
-
-    def on_start(self, node: str, fields: Fields) -> None:
-        self._leads.discard(node)
-
-    def on_state(self, node: str, fields: Fields) -> None:
-        self._leads.discard(node)
-        if fields["state"] == "Leader":
-            self._leads.add(node)
-
     def on_append(self, node: str, fields: Fields) -> Broken | None:
-        voters = self.quorum.electorate.members(node)
+        quorum, voters = self.quorum, self.quorum.electorate.members(node)
         is_removed = voters.offset >= 0 and node not in voters.directories
-        if node not in self._leads or not is_removed or self.quorum.mark(node) <= voters.offset:
+        if node not in quorum.leads or not is_removed or quorum.mark(node) <= voters.offset:
             return None
         return Broken(
             f"{node} leads on in epoch {fields['epoch']}, though it knows that it is no voter: the "

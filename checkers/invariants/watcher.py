@@ -12,12 +12,10 @@ from checkers.invariants import commits, elections, logs, snapshots, voters
 from checkers.invariants.answers import ANSWERS
 from checkers.invariants.brokers import BROKER_INVARIANTS
 from checkers.invariants.fold import Broken, Hook, Invariant, Order, hooks
-from checkers.invariants.folders import FOLDERS
 from checkers.invariants.leading import LEADING
 from checkers.invariants.partitions import PARTITIONS
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.replicas import REPLICATION
-from checkers.invariants.retention import RetentionKept
 from checkers.invariants.sessions import SESSIONS
 from checkers.invariants.sight import Fields, Sight
 from checkers.invariants.upkeep import UPKEEP
@@ -67,8 +65,6 @@ LIVE: tuple[type[Invariant], ...] = (
     *REPLICATION,
     *PARTITIONS,
     *UPKEEP,
-    *FOLDERS,
-    RetentionKept,
     *ANSWERS,
 )
 """Those by which a simulated world is judged as it runs."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from checkers.invariants.retention import is_over_retention
+from checkers.invariants.upkeep import is_over_retention
 from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.world import SimWorld

@@ -9,15 +9,9 @@ from checkers.invariants.answers import ANSWERS, BUFFER
 from cluster.node.controller.apis.error_responses import error_response
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import UpdateFeaturesRequest
-from harness.plan.document import from_document
 from harness.sim.answer_sight import AnswerWatch
-from harness.sim.runner import run_plan
-from tests.checkers.invariants.watching import broken_by
+from tests.checkers.invariants.watching import QUIET, broken, broken_by, found_in
 from workloads.data.wrong_requests import WRONG, errors_of, has_rows
-
-
-def broken(event, **fields):
-    return broken_by(("n1", event, fields), among=ANSWERS)
 
 
 @pytest.mark.parametrize(
@@ -186,13 +180,7 @@ def test_what_is_wrong_is_refused_thing_by_thing(errors, found):
 
 
 LOG = {
-    "version": 1,
-    "backend": "sim",
-    "nodes": 3,
-    "seed": 1,
-    "concurrency": 2,
-    "faults": [],
-    "without_faults": True,
+    **QUIET,
     "duration_s": 6,
     "rate_per_s": 10,
     "workload": "log",
@@ -299,4 +287,4 @@ def test_every_wrong_request_is_refused_for_a_reason_of_its_own():
     ],
 )
 def test_worlds_find_wrong_answers_and_accuse_no_correct_node(document, mutant, found):
-    assert run_plan(from_document({**document, "mutant": mutant})).property == found
+    assert found_in(document, mutant) == found

@@ -3,11 +3,12 @@
 import pytest
 
 from checkers.invariants.partitions import PARTITIONS
+from tests.checkers.invariants import watching
 from tests.checkers.invariants.watching import broken_by
 
 
 def broken(event, **fields):
-    return broken_by(("n1", event, {"name": "t-0", **fields}), among=PARTITIONS)
+    return watching.broken(event, name="t-0", **fields)
 
 
 @pytest.mark.parametrize(

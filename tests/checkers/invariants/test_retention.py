@@ -2,19 +2,15 @@
 
 import pytest
 
-from checkers.invariants.retention import RetentionKept
-from checkers.invariants.watcher import Watcher
-from harness.plan.document import from_document
-from harness.sim.runner import run_plan
+from tests.checkers.invariants import watching
+from tests.checkers.invariants.watching import QUIET, found_in
 
 KEPT = "retention-kept"
 
 
 def broken(event, **fields):
-    watcher = Watcher(among=(RetentionKept,))
     facts = {"name": "t-0", "path": "t-0/0.log", "kept_bytes": -1, "kept_ms": -1, "left_bytes": 300}
-    watcher.take("n1", event, {**facts, "age_ms": 5_000, **fields})
-    return [violation.property for violation in watcher.violations]
+    return watching.broken(event, **{**facts, "age_ms": 5_000, **fields})
 
 
 @pytest.mark.parametrize(
@@ -65,13 +61,7 @@ def steps_at(at_ms, **configs):
 
 def document(**configs):
     return {
-        "version": 1,
-        "backend": "sim",
-        "nodes": 3,
-        "seed": 1,
-        "concurrency": 2,
-        "faults": [],
-        "without_faults": True,
+        **QUIET,
         "duration_s": 14,
         "rate_per_s": 5,
         "workload": "log",
@@ -118,4 +108,4 @@ _LOG = "X:log.data.data_log:DataLog."
     ],
 )
 def test_worlds_find_wrong_deletions_and_accuse_no_correct_node(plan, mutant, found):
-    assert run_plan(from_document({**plan, "mutant": mutant})).property == found
+    assert found_in(plan, mutant) == found

@@ -4,20 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from checkers.invariants.upkeep import UPKEEP
+from checkers.partition_logs.columns import CONFIGURE
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumResponse
 from cluster.node.kraft.quorum.states import Follower
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint
-from harness.plan.document import from_document
-from harness.sim.runner import run_plan
 from harness.sim.world_sight import Descriptions
-from tests.checkers.invariants.watching import broken_by
-
-
-def broken(event, **fields):
-    return broken_by(("n1", event, fields), among=UPKEEP)
+from tests.checkers.invariants.watching import QUIET, broken, found_in
 
 
 @pytest.mark.parametrize(
@@ -67,6 +61,42 @@ def test_an_entry_of_an_index_points_at_its_batch(end, found):
     assert broken("entry-seen", path="/d/t-0/0.log", offset=7, position=512, found=end) == found
 
 
+@pytest.mark.parametrize(
+    ("is_open", "lacks", "found"),
+    [
+        (False, [], ["directory-opened"]),
+        (True, ["t-0"], ["directory-opened"]),
+        (True, [], []),
+    ],
+)
+def test_a_broker_has_opened_each_log_of_a_directory_that_it_uses(is_open, lacks, found):
+    assert broken("directory-used", log_dir="/d", is_open=is_open, lacks=lacks) == found
+
+
+@pytest.mark.parametrize(
+    ("saved", "found"),
+    [
+        ([(0, 0), (2, 7)], []),
+        ([(0, 0)], ["epochs-saved"]),
+        (None, ["epochs-saved"]),
+    ],
+)
+def test_the_leader_epochs_of_a_log_are_in_its_file(saved, found):
+    assert broken("epochs-seen", name="t-0", known=[(0, 0), (2, 7)], saved=saved) == found
+
+
+@pytest.mark.parametrize(("durable_end", "found"), [(6, ["point-durable"]), (7, []), (8, [])])
+def test_what_lies_below_a_recovery_point_is_durable(durable_end, found):
+    assert broken("point-seen", name="t-0", point=7, durable_end=durable_end) == found
+
+
+@pytest.mark.parametrize(
+    ("indexed_ms", "found"), [(8, ["times-indexed"]), (9, []), (-1, ["times-indexed"])]
+)
+def test_the_time_index_of_a_rolled_segment_ends_with_its_largest_timestamp(indexed_ms, found):
+    assert broken("times-seen", path="/d/0.log", latest_ms=9, indexed_ms=indexed_ms) == found
+
+
 def host(**core):
     raft = SimpleNamespace(_core=SimpleNamespace(config=SimpleNamespace(replica_key=None), **core))
     return SimpleNamespace(process=SimpleNamespace(node=SimpleNamespace(raft=raft)))
@@ -108,15 +138,6 @@ def test_an_observer_that_was_a_voter_or_is_behind_may_not_be_known(at):
     assert described(0, 6, 3, **at) == []
 
 
-QUIET = {
-    "version": 1,
-    "backend": "sim",
-    "nodes": 3,
-    "seed": 1,
-    "concurrency": 2,
-    "faults": [],
-    "without_faults": True,
-}
 SENDS = {
     **QUIET,
     "duration_s": 25,
@@ -192,6 +213,54 @@ CUT_MOVE = with_steps(
 WATCHED = {**SNAPSHOTS, "duration_s": 2, "nodes": 5, "world": {"observers": 2}}
 
 
+QUICK = {
+    **SENDS,
+    "duration_s": 14,
+    "rate_per_s": 10,
+    "world": {"power_loss": "written"},
+    "workload_options": {"partitions": 6},
+    "node_settings": {
+        **SENDS["node_settings"],
+        "broker.session.timeout.ms": 1000,
+        "broker.heartbeat.interval.ms": 100,
+    },
+}
+KILLED_BROKER = with_steps(QUICK, 8_000, {"kind": "kill", "targets": "node:n1", "for_ms": 500})
+LOST_AT_START = with_steps(
+    QUICK,
+    8_000,
+    {"kind": "kill", "targets": "node:n1", "for_ms": 500},
+    {
+        "kind": "log-dir-loss",
+        "targets": "node:n1",
+        "until": {"at": "node:n1", "event": "broker-state", "where": {"state": "fenced"}},
+        "within_ms": 3_000,
+        "for_ms": 5_000,
+    },
+)
+"""A disk goes before the logs on it are opened: the broker goes on without, as it must."""
+STOPPED_BROKER = with_steps(
+    {**QUICK, "workload_options": {"partitions": 1, "topics": 1}},
+    5_000,
+    {"kind": "log-dir-move", "targets": "node:n1"},
+    {"kind": "stop", "targets": "node:n1", "after_ms": 3_000, "for_ms": 500},
+)
+"""The only log of n1 lies on another disk than its metadata."""
+ROLLED = with_steps(
+    {**QUICK, "workload_options": {"partitions": 1, "topics": 1}},
+    3_000,
+    {
+        "kind": "op",
+        "f": CONFIGURE,
+        "key": "d0-0",
+        "value": {"name": "segment.ms", "value": "900"},
+    },
+    {"kind": "kill", "targets": "node:n1", "after_ms": 6_000, "for_ms": 500},
+)
+"""Recovery finds several segments."""
+_RECOVERY = "X:log.data.data_recovery:_Opening"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("document", "mutant", "found"),
@@ -216,7 +285,25 @@ WATCHED = {**SNAPSHOTS, "duration_s": 2, "nodes": 5, "world": {"observers": 2}}
         (MOVED, None, None),
         (CUT_MOVE, None, None),
         (WATCHED, None, None),
+        (
+            LOST_AT_START,
+            "X:log.data.log_directory:LogDirectory.open:left-out:1",
+            "directory-opened",
+        ),
+        (
+            KILLED_BROKER,
+            "X:log.storage.epoch_cache:LeaderEpochCache.encode:left-out:0",
+            "epochs-saved",
+        ),
+        (KILLED_BROKER, f"{_RECOVERY}.open:always:8", "point-durable"),
+        (STOPPED_BROKER, f"{_RECOVERY}._check_order:relation:0", "directory-lost"),
+        (ROLLED, "X:log.data.data_files:DataFiles._roll:left-out:0", "times-indexed"),
+        (ROLLED, f"{_RECOVERY}._scan_all:negation:1", "times-indexed"),
+        (LOST_AT_START, None, None),
+        (KILLED_BROKER, None, None),
+        (STOPPED_BROKER, None, None),
+        (ROLLED, None, None),
     ],
 )
 def test_worlds_find_what_is_not_done_and_accuse_no_correct_node(document, mutant, found):
-    assert run_plan(from_document({**document, "mutant": mutant})).property == found
+    assert found_in(document, mutant) == found

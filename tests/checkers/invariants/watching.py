@@ -1,6 +1,19 @@
-"""What a watcher finds in a sequence of events."""
+"""What a watcher finds in a sequence of events, and in short worlds that are written down."""
 
-from checkers.invariants.watcher import INVARIANTS, Watcher
+from checkers.invariants.watcher import INVARIANTS, LIVE, Watcher
+from harness.plan.document import from_document
+from harness.sim.runner import run_plan
+
+QUIET = {
+    "version": 1,
+    "backend": "sim",
+    "nodes": 3,
+    "seed": 1,
+    "concurrency": 2,
+    "faults": [],
+    "without_faults": True,
+}
+"""A world in which nothing happens but what is added to it."""
 
 
 def broken_by(*events, among=INVARIANTS, sight=None):
@@ -9,3 +22,13 @@ def broken_by(*events, among=INVARIANTS, sight=None):
     for event in events:
         watcher.take(*event)
     return [violation.property for violation in watcher.violations]
+
+
+def broken(event, **fields):
+    """Names of the invariants that one event of a simulated world breaks."""
+    return broken_by(("n1", event, fields), among=LIVE)
+
+
+def found_in(document, mutant):
+    """The first property that is violated in a world of a node."""
+    return run_plan(from_document({**document, "mutant": mutant})).property
