@@ -24,11 +24,12 @@ from checkers.registry import CheckSpec
 from cluster.client.caller import CallFailed, Outcome
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import (
+    AddVoterRequest,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    RemoveVoterRequest,
     ReplicaDescription,
 )
-from cluster.node.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest
 from cluster.node.log.batch.control import VoterListener
 from cluster.node.ports import Failure
 from cluster.node.protocol.messages import (

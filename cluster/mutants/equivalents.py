@@ -19,7 +19,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:controller.partitions.alter_partition:_alter:connector:0": (
         "a topic that is gone has no partitions: another error, which a leader treats alike"
     ),
-    "X:controller.metadata.indexed:IndexedMap.keys_with:always:0": (
+    "X:controller.metadata.timeline:IndexedMap.keys_with:always:0": (
         "an index that is there is built again, with the same content"
     ),
     "X:broker.lifecycle.registration:BrokerLifecycleManager._backoff_ms:number:1": (
@@ -112,7 +112,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:controller.core.appending:Appender._go_on:left-out:2": (
         "no request here has two parts: what fails is the first"
     ),
-    "X:controller.brokers.heartbeats:BrokerHeartbeatManager.note_arrival:always:0": (
+    "X:controller.brokers.broker_lifecycle:BrokerHeartbeatManager.note_arrival:always:0": (
         "a heartbeat is taken in the turn in which it came, and makes the session: nothing here "
         "holds the queue, and of an epoch that nobody has nobody looks for a session"
     ),

@@ -14,7 +14,7 @@ from typing import Any
 from cluster.mutants.mutations import always, mutant
 from cluster.node.broker.replication.partition import Partition
 from cluster.node.controller.brokers import broker_lifecycle, cluster_control
-from cluster.node.controller.brokers.heartbeats import BrokerHeartbeatManager
+from cluster.node.controller.brokers.broker_lifecycle import BrokerHeartbeatManager
 from cluster.node.controller.configs import configuration_control
 from cluster.node.controller.core import periodic
 from cluster.node.controller.core.periodic import PeriodicTasks

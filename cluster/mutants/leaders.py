@@ -7,8 +7,8 @@ from typing import Any
 
 from cluster.mutants.mutations import always, mutant
 from cluster.node.controller.core.controller import QuorumController
+from cluster.node.controller.metadata.image import SpeculativeState
 from cluster.node.controller.metadata.result import PendingReply
-from cluster.node.controller.metadata.speculative import SpeculativeState
 from cluster.node.controller.metadata.state import MetadataState
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import RaftCore

@@ -5,7 +5,7 @@ operators that Offutt and others found sufficient (TOSEM 5(2), 1996): relations,
 conditions, constants, and left-out statements. A mutant's id names its place by the code's own
 names, so that it stays the same while other functions change:
 
-    X:controller.brokers.heartbeats:Heartbeats.touch:relation:2
+    X:controller.brokers.broker_lifecycle:Heartbeats.touch:relation:2
 
 is the third relation of that method, changed. A change is compiled into the code of its function
 while a mutant is applied; the files are only read. The changed place calls `mark_reached`, which

@@ -24,13 +24,12 @@ from cluster.node.broker.serving.data_apis import DataApis
 from cluster.node.config import NodeConfig
 from cluster.node.config_values import BROKER_ROLE, CONTROLLER_ROLE
 from cluster.node.controller.apis.controller_apis import ControllerApis
-from cluster.node.controller.brokers.registration_manager import ControllerRegistrationManager
+from cluster.node.controller.brokers.cluster_control import ControllerRegistrationManager
 from cluster.node.controller.core.controller import QuorumController
 from cluster.node.controller.core.feature_control import features_of
 from cluster.node.controller.core.pending import ControllerSettings
-from cluster.node.controller.metadata.bootstrap_file import read_bootstrap
-from cluster.node.controller.metadata.delta import LocalReplicaChanges, MetadataDelta
-from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.image import LocalReplicaChanges, MetadataDelta, MetadataImage
+from cluster.node.controller.metadata.image_writer import read_bootstrap
 from cluster.node.controller.metadata.registrations import replica_directory
 from cluster.node.controller.metadata.scram_users import credential_of
 from cluster.node.controller.metadata.state import PartitionKey
@@ -53,9 +52,8 @@ from cluster.node.part_configs import (
     replica_config,
 )
 from cluster.node.ports import Clock, Disk, Failure, Network, Random, Trace
-from cluster.node.protocol.features import Features
+from cluster.node.protocol.apis import ANONYMOUS, Features, Origin
 from cluster.node.protocol.messages import EnvelopeRequest, IncrementalAlterConfigsRequest
-from cluster.node.protocol.origin import ANONYMOUS, Origin
 from cluster.node.security.mechanisms import ScramCredential
 from cluster.values import valueclass
 

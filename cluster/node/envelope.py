@@ -24,9 +24,8 @@ from cluster.node.controller.records.schema import Message, read_message, write_
 from cluster.node.controller.records.wire import BOOL, STRING, MetadataRecordError, Reader
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import codec
-from cluster.node.protocol.apis import SERVED, ApiKey, VersionRange
+from cluster.node.protocol.apis import SERVED, ApiKey, Origin, VersionRange
 from cluster.node.protocol.messages import EnvelopeRequest, EnvelopeResponse
-from cluster.node.protocol.origin import Origin
 from cluster.node.wire.bounds import MalformedError
 from cluster.values import valueclass
 

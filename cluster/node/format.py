@@ -21,9 +21,9 @@ import click
 
 from cluster.node.config import ConfigError, NodeConfig, load_config
 from cluster.node.controller.core.feature_control import bootstrap_metadata
-from cluster.node.controller.metadata.bootstrap_file import FILE_NAME as BOOTSTRAP_FILE
-from cluster.node.controller.metadata.bootstrap_file import bootstrap_content
 from cluster.node.controller.metadata.feature_levels import RELEASES
+from cluster.node.controller.metadata.image_writer import FILE_NAME as BOOTSTRAP_FILE
+from cluster.node.controller.metadata.image_writer import bootstrap_content
 from cluster.node.controller.metadata.scram_users import user_record
 from cluster.node.kraft.messages import ReplicaKey
 from cluster.node.kraft.quorum.bootstrap import is_leftover, write_bootstrap

@@ -31,15 +31,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cluster.node.controller.apis.error_responses import error_response
+from cluster.node.controller.apis.write_apis import error_response
 from cluster.node.envelope import FORWARDABLE, EnvelopeError, contains, seal, unseal_response
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import DescribeQuorumRequest
-from cluster.node.kraft.voter_messages import AddVoterRequest
+from cluster.node.kraft.messages import AddVoterRequest, DescribeQuorumRequest
 from cluster.node.ports import Clock, Endpoint, Failure, Network, Timer
 from cluster.node.protocol import messages
-from cluster.node.protocol.apis import ApiKey, highest_request_class
-from cluster.node.protocol.origin import ANONYMOUS, Origin
+from cluster.node.protocol.apis import ANONYMOUS, ApiKey, Origin, highest_request_class
 from cluster.node.protocol.raft_codec import REQUEST_KEYS
 from cluster.node.wire.bounds import MalformedError
 

@@ -11,7 +11,7 @@ from cluster.node.config import NodeConfig
 from cluster.node.config_values import CONTROLLER_ROLE
 from cluster.node.controller.configs.definitions import broker_key
 from cluster.node.controller.core.feature_control import SUPPORTED
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.metadata.registrations import ClusterInfo
 from cluster.node.kraft.quorum.config import RaftConfig
 from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.raft_client import RaftClient

@@ -35,6 +35,7 @@ import click
 from cluster.node.assembly import Node, NodeSignal, Seams
 from cluster.node.config import ConfigError, NodeConfig, load_config
 from cluster.node.config_values import CONTROLLER_ROLE
+from cluster.node.errors import reason_of
 from cluster.node.kraft.quorum.quorum_state_store import QuorumStateError
 from cluster.node.log.metadata.log import CorruptLogError
 from cluster.node.loggers import INFO
@@ -42,7 +43,6 @@ from cluster.node.meta_properties import formatted_cluster_id
 from cluster.node.opening import FolderError, open_folders, open_metadata
 from cluster.node.part_configs import raft_config
 from cluster.node.ports import Trace
-from cluster.node.reasons import reason_of
 from cluster.node.runtime.announcing import AnnouncingTrace, start_line
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.disk import FileDisk
@@ -50,8 +50,8 @@ from cluster.node.runtime.listening import bindings, server_limits, with_own_hos
 from cluster.node.runtime.network import TcpNetwork
 from cluster.node.runtime.server import TcpServer
 from cluster.node.runtime.trace import JsonLinesTrace, clock_name, lift_file_size_limit, no_trace
-from cluster.node.security.connecting import PLAINTEXT, ClientSecurity, client_security
 from cluster.node.security.settings import SecuritySettingsError
+from cluster.node.security.tls import PLAINTEXT, ClientSecurity, client_security
 
 EXIT_BROKEN: Final = 1
 EXIT_USAGE: Final = 2

@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import Connect
-from cluster.node.security.connecting import ClientSecurity
+from cluster.node.security.tls import ClientSecurity
 from cluster.values import valueclass
 
 Listener = Literal["CONTROLLER", "CLIENT"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cluster.node.security.connecting import PLAINTEXT, ClientSecurity
+from cluster.node.security.tls import PLAINTEXT, ClientSecurity
 from cluster.systems import echo
 from cluster.systems.base import Placement
 from cluster.systems.plain import PlainSystem

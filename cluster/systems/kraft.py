@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from cluster.names import unknown
 from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.ports import Endpoint
-from cluster.node.security.connecting import PLAINTEXT
+from cluster.node.security.tls import PLAINTEXT
 from cluster.schemas import Schema
 from cluster.systems.base import Layout, Placement, System
 from cluster.systems.image import MEANING, OPTION, Image, versions_of

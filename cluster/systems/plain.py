@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import PurePath
 
-from cluster.node.security.connecting import PLAINTEXT, ClientSecurity
+from cluster.node.security.tls import PLAINTEXT, ClientSecurity
 from cluster.systems.base import Layout, Names, Placement, System
 
 _PROCESSES = frozenset({"kill", "stop", "pause", "restart"})

@@ -16,9 +16,9 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, BeforeValidator
 
 from cluster.names import unknown
-from cluster.node.security.connecting import ClientSecurity
 from cluster.node.security.jaas import Credentials
 from cluster.node.security.settings import MECHANISMS, PLAIN, SCRAM_SHA_512, SecurityProtocol
+from cluster.node.security.tls import ClientSecurity
 from cluster.schemas import Text, render
 from cluster.systems.authority import Authority
 from cluster.systems.base import Placement

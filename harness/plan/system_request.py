@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from cluster.node.security.connecting import PLAINTEXT
+from cluster.node.security.tls import PLAINTEXT
 from cluster.systems.base import System
 from cluster.systems.image import OPTION, Image
 from cluster.systems.kinds import SettingError, SystemRequest

@@ -25,7 +25,6 @@ from cluster.backends.sim.world import SimWorld
 from cluster.node.assembly import Node
 from cluster.node.controller.configs.definitions import MIN_INSYNC_REPLICAS
 from cluster.node.controller.metadata.feature_levels import METADATA_VERSION, is_elr_enabled
-from cluster.node.controller.metadata.indexed import IndexedTimelineMap
 from cluster.node.controller.metadata.registrations import (
     has_online_replica,
     is_active,
@@ -41,7 +40,7 @@ from cluster.node.controller.metadata.state import (
     ResourceType,
     partition_marks,
 )
-from cluster.node.controller.metadata.timeline import CommittedMap, StateMap
+from cluster.node.controller.metadata.timeline import CommittedMap, IndexedTimelineMap, StateMap
 from cluster.node.controller.partitions.leadership import min_insync_replicas
 from cluster.node.controller.partitions.partition_change import RECOVERING
 from cluster.values import valueclass

@@ -19,6 +19,7 @@ from cluster.backends.sim.world import SimWorld
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.messages import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     DescribeQuorumRequest,
@@ -28,15 +29,12 @@ from cluster.node.kraft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    RemoveVoterRequest,
     ReplicaKey,
+    UpdateVoterRequest,
 )
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.states import Follower
-from cluster.node.kraft.voter_messages import (
-    AddVoterRequest,
-    RemoveVoterRequest,
-    UpdateVoterRequest,
-)
 from cluster.node.kraft_version import KRAFT_VERSION
 from cluster.node.protocol.messages import UpdateFeaturesRequest
 

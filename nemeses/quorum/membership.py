@@ -15,12 +15,14 @@ from weakref import WeakKeyDictionary
 
 from cluster.backends.base import Backend
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import NO_DIRECTORY, DescribeQuorumResponse, ReplicaDescription
-from cluster.node.kraft.voter_messages import (
+from cluster.node.kraft.messages import (
+    NO_DIRECTORY,
     AddVoterRequest,
     AddVoterResponse,
+    DescribeQuorumResponse,
     RemoveVoterRequest,
     RemoveVoterResponse,
+    ReplicaDescription,
 )
 from cluster.node.log.batch.control import VoterListener
 from cluster.node.ports import Failure

@@ -33,7 +33,7 @@ from cluster.backends.processes.records import (
 )
 from cluster.backends.terms import Need
 from cluster.node.ports import Endpoint
-from cluster.node.security.connecting import PLAINTEXT
+from cluster.node.security.tls import PLAINTEXT
 from cluster.systems.base import Listener, Placement, System
 
 _IN_USE = "in use"  # strerror(EADDRINUSE), as every system words it

@@ -14,11 +14,11 @@ from cluster.node.protocol import codec
 from cluster.node.protocol.apis import (
     LISTENER_APIS,
     ApiKey,
+    Features,
     ListenerType,
     request_class,
     response_class,
 )
-from cluster.node.protocol.features import Features
 from cluster.node.protocol.raft_codec import REQUEST_KEYS
 from cluster.node.protocol.server import ListenerService, RequestHandler
 

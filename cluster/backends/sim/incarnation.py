@@ -13,7 +13,7 @@ from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.mesh import Call, Mesh, Reply
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.assembly import Node, NodeSignal
-from cluster.node.reasons import reason_of
+from cluster.node.errors import reason_of
 
 TraceFields = dict[str, Any]
 

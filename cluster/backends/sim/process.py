@@ -30,6 +30,7 @@ from cluster.backends.sim.mesh import Mesh, Reply
 from cluster.backends.sim.scheduler import Entry, Scheduler
 from cluster.node.assembly import Node, NodeSignal, Seams
 from cluster.node.config import NodeConfig
+from cluster.node.errors import reason_of
 from cluster.node.kraft.messages import NO_NODE
 from cluster.node.kraft.quorum.quorum_state_store import FILE_NAME, QuorumStateError, decode
 from cluster.node.kraft.raft_client import RaftClient
@@ -41,10 +42,9 @@ from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.meta_properties import Identity, MetaPropertiesError, identify
 from cluster.node.part_configs import raft_config
 from cluster.node.ports import Endpoint
-from cluster.node.protocol.features import Features
+from cluster.node.protocol.apis import Features
 from cluster.node.protocol.messages import ApiVersionsRequest
 from cluster.node.protocol.server import RequestHandler
-from cluster.node.reasons import reason_of
 
 LISTENER_OF = {CLIENT_PORT: "CLIENT", CONTROLLER_PORT: "CONTROLLER"}
 

@@ -12,6 +12,11 @@ from dataclasses import replace
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages
 from cluster.node.kraft.core import RaftCore
+from cluster.node.kraft.messages import (
+    AddVoterRequest,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+)
 from cluster.node.kraft.quorum.config import MAX_BATCH_SIZE_BYTES
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.purgatory import Outcome
@@ -19,11 +24,6 @@ from cluster.node.kraft.quorum.replica_state import ReplicaState
 from cluster.node.kraft.quorum.states import Follower, Prospective, Unattached
 from cluster.node.kraft.reconfiguration import Reconfiguration
 from cluster.node.kraft.replicated_log import Validity
-from cluster.node.kraft.voter_messages import (
-    AddVoterRequest,
-    RemoveVoterRequest,
-    UpdateVoterRequest,
-)
 from cluster.node.log.metadata.snapshot import BOOTSTRAP_ID
 from cluster.node.log.types import OffsetAndEpoch
 

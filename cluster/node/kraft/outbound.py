@@ -12,10 +12,10 @@ from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages
 from cluster.node.kraft.begin_quorum_epoch import BeginQuorumEpochs
 from cluster.node.kraft.core import RaftCore
+from cluster.node.kraft.messages import UpdateVoterResponse
 from cluster.node.kraft.quorum.states import NEVER_MS, Candidate, Follower, Prospective, Resigned
 from cluster.node.kraft.snapshot_fetch import START_OVER, SnapshotFetch
 from cluster.node.kraft.types import ContradictionError, IllegalStateError, Response
-from cluster.node.kraft.voter_messages import UpdateVoterResponse
 from cluster.node.kraft.voter_updates import VoterUpdates
 from cluster.node.log.batch.records import CorruptBatchError
 from cluster.node.log.metadata.log import MisplacedBatchError

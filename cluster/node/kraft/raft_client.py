@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from cluster.node.errors import ErrorCode
+from cluster.node.errors import ErrorCode, reason_of
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.inbound import InboundRequests, Reply
 from cluster.node.kraft.listeners import ListenerContext
@@ -38,7 +38,6 @@ from cluster.node.log.batch.control import ControlMessage, KRaftVersion
 from cluster.node.log.metadata.log import Log
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Clock, Disk, Endpoint, Network, Random, Timer, Trace, nothing
-from cluster.node.reasons import reason_of
 
 WAITING_READERS_MAX = 10_000
 """Reads that may wait for a leadership check; more are refused at once."""

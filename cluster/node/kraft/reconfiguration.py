@@ -20,7 +20,7 @@ from dataclasses import replace
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft import voter_messages
+from cluster.node.kraft import messages
 from cluster.node.kraft.core import PendingChange, RaftCore
 from cluster.node.kraft.messages import NO_DIRECTORY, ReplicaKey
 from cluster.node.kraft.quorum.leader_state import Leader
@@ -39,7 +39,7 @@ from cluster.node.log.batch.control import KRaftVersion, VoterListener, encode_c
 from cluster.node.ports import Endpoint, Failure
 
 KRAFT_VERSION_FEATURE = "kraft.version"
-Reply = Callable[[voter_messages.VoterResponse], None]
+Reply = Callable[[messages.VoterResponse], None]
 Finish = Callable[[ErrorCode, str | None], None]
 
 _NONE = ErrorCode.none
@@ -71,23 +71,23 @@ class Reconfiguration:
     def __init__(self, core: RaftCore) -> None:
         self._core = core
 
-    def handle(self, request: voter_messages.VoterRequest, reply: Reply) -> None:
+    def handle(self, request: messages.VoterRequest, reply: Reply) -> None:
         """Handle AddRaftVoter, RemoveRaftVoter or UpdateRaftVoter."""
         finish: Finish
         match request:
-            case voter_messages.AddVoterRequest():
+            case messages.AddVoterRequest():
 
                 def finish(error: ErrorCode, message: str | None) -> None:
-                    reply(voter_messages.AddVoterResponse(error, message))
+                    reply(messages.AddVoterResponse(error, message))
 
                 self._guard(lambda: self._add(request, finish), finish)
-            case voter_messages.RemoveVoterRequest():
+            case messages.RemoveVoterRequest():
 
                 def finish(error: ErrorCode, message: str | None) -> None:
-                    reply(voter_messages.RemoveVoterResponse(error, message))
+                    reply(messages.RemoveVoterResponse(error, message))
 
                 self._guard(lambda: self._remove(request, finish), finish)
-            case voter_messages.UpdateVoterRequest():
+            case messages.UpdateVoterRequest():
 
                 def finish(error: ErrorCode, message: str | None) -> None:
                     del message  # this API has no place for it
@@ -112,7 +112,7 @@ class Reconfiguration:
 
     # -- adding ----------------------------------------------------------------------------------
 
-    def _add(self, request: voter_messages.AddVoterRequest, finish: Finish) -> None:
+    def _add(self, request: messages.AddVoterRequest, finish: Finish) -> None:
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         self._check_cluster(request.cluster_id)
         leader = self._leader(self._core.quorum.epoch)
@@ -138,7 +138,7 @@ class Reconfiguration:
 
     def _on_versions(
         self,
-        request: voter_messages.AddVoterRequest,
+        request: messages.AddVoterRequest,
         leader: Leader,
         pending: PendingChange,
         voter: Voter,
@@ -191,7 +191,7 @@ class Reconfiguration:
 
     # -- removing --------------------------------------------------------------------------------
 
-    def _remove(self, request: voter_messages.RemoveVoterRequest, finish: Finish) -> None:
+    def _remove(self, request: messages.RemoveVoterRequest, finish: Finish) -> None:
         core = self._core
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         self._check_cluster(request.cluster_id)
@@ -210,7 +210,7 @@ class Reconfiguration:
 
     # -- updating --------------------------------------------------------------------------------
 
-    def _update(self, request: voter_messages.UpdateVoterRequest, finish: Finish) -> None:
+    def _update(self, request: messages.UpdateVoterRequest, finish: Finish) -> None:
         core = self._core
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         self._check_cluster(request.cluster_id)
@@ -244,9 +244,9 @@ class Reconfiguration:
             raise Refusal(ErrorCode.voter_not_found, f"{_name(voter.key)} is not a voter.")
         leader.updated_voters[voter.key.id] = voter
 
-    def _update_response(self, error: ErrorCode) -> voter_messages.UpdateVoterResponse:
+    def _update_response(self, error: ErrorCode) -> messages.UpdateVoterResponse:
         core = self._core
-        return voter_messages.UpdateVoterResponse(
+        return messages.UpdateVoterResponse(
             error, core.quorum.leader_id, core.quorum.epoch, core.known_leader_endpoint
         )
 

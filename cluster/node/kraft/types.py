@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from cluster.node.kraft import messages
-from cluster.node.kraft.messages import NO_NODE
-from cluster.node.kraft.voter_messages import UpdateVoterResponse
+from cluster.node.kraft.messages import NO_NODE, UpdateVoterResponse
 from cluster.node.log.metadata.snapshot import Snapshot
 from cluster.node.ports import Endpoint, Failure
 from cluster.values import valueclass

@@ -12,7 +12,7 @@ All of it happens at most once in twice the fetch time-out, instead of a Fetch.
 from __future__ import annotations
 
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft import voter_messages
+from cluster.node.kraft import messages
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.quorum.states import Follower
 from cluster.node.kraft.quorum.voters import MAX_KRAFT_VERSION, MIN_KRAFT_VERSION, Voter
@@ -55,7 +55,7 @@ class VoterUpdates:
 
     def _update(self, state: Follower) -> None:
         core = self._core
-        request = voter_messages.UpdateVoterRequest(
+        request = messages.UpdateVoterRequest(
             core.config.cluster_id,
             state.epoch,
             core.config.node_id,
@@ -65,7 +65,7 @@ class VoterUpdates:
             MAX_KRAFT_VERSION,
         )
 
-        def on_answer(response: voter_messages.UpdateVoterResponse) -> None:
+        def on_answer(response: messages.UpdateVoterResponse) -> None:
             if core.quorum.state is state and response.error is ErrorCode.none:
                 state.has_updated_leader = True
                 # The leader answered, and counts this replica for its own check of the quorum.
@@ -75,7 +75,7 @@ class VoterUpdates:
             if failure is Failure.UNSUPPORTED_VERSION:
                 state.has_updated_leader = True  # a leader from before KIP-853 wants none
 
-        response = voter_messages.UpdateVoterResponse
+        response = messages.UpdateVoterResponse
         self._send(state.leader_endpoint, request, response, on_answer, on_failure)
 
     # -- as an observer --------------------------------------------------------------------------
@@ -91,9 +91,9 @@ class VoterUpdates:
     def _join(self, state: Follower, now_ms: float) -> None:
         core = self._core
         lost = core.voters.key(core.config.node_id)
-        request: voter_messages.AddVoterRequest | voter_messages.RemoveVoterRequest
+        request: messages.AddVoterRequest | messages.RemoveVoterRequest
         if lost is None:
-            request = voter_messages.AddVoterRequest(
+            request = messages.AddVoterRequest(
                 core.config.cluster_id,
                 core.config.request_timeout_ms,
                 core.config.node_id,
@@ -102,7 +102,7 @@ class VoterUpdates:
                 ack_when_committed=False,
             )
         else:
-            request = voter_messages.RemoveVoterRequest(
+            request = messages.RemoveVoterRequest(
                 core.config.cluster_id, lost.id, lost.directory_id
             )
         leader_id = state.leader_id

@@ -1,8 +1,4 @@
-"""Which APIs exist here, in which versions, and which listener serves them.
-
-The broker-type listener (CLIENT) hides what only controllers answer, the controller listener has no
-Metadata: so do `BrokerApis` and `ControllerApis` in Apache Kafka. Versions are Kafka 4.x's.
-"""
+"""Which APIs exist here, in which versions, and which listener serves them."""
 
 from __future__ import annotations
 
@@ -235,3 +231,49 @@ def highest_request_class(key: ApiKey) -> type[Any]:
 def highest_response_class(key: ApiKey) -> type[Any]:
     """Return the class in which handlers give this API's responses, and clients get them."""
     return response_class(key, SPOKEN[key].highest)
+
+
+@valueclass
+class SupportedFeature:
+    """The levels of a feature that this node can work with, both ends included."""
+
+    name: str
+    min_level: int
+    max_level: int
+
+
+@valueclass
+class FinalizedFeature:
+    """The level of a feature that is in force in the cluster."""
+
+    name: str
+    level: int
+
+
+@valueclass
+class Features:
+    """What a node supports, and what it knows to be in force."""
+
+    supported: tuple[SupportedFeature, ...] = ()
+    finalized: tuple[FinalizedFeature, ...] = ()
+    finalized_epoch: int = -1
+    """The offset of the metadata that `finalized` was read from; -1 while there is none."""
+
+
+NO_FEATURES: Final = Features()
+
+
+@valueclass
+class Origin:
+    """A KafkaPrincipal, and where it connects from."""
+
+    principal_type: str = "User"
+    principal_name: str = "ANONYMOUS"
+    """The user that SASL proved, with TLS alone the subject of the client's certificate; ANONYMOUS
+    where neither is asked for."""
+    address: str = ""
+    """IPv4 or IPv6, empty where there is none."""
+    client_id: str = ""
+
+
+ANONYMOUS: Final = Origin()

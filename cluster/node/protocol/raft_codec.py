@@ -15,7 +15,6 @@ from kio.static.constants import EntityType
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as m
-from cluster.node.kraft import voter_messages as v
 from cluster.node.log.batch.control import VoterListener
 from cluster.node.log.types import METADATA_TOPIC
 from cluster.node.ports import Endpoint
@@ -243,7 +242,7 @@ def _listeners(entity: Any) -> Form:
 
 
 _UPDATE_REQUEST: Final = Mapping(
-    v.UpdateVoterRequest,
+    m.UpdateVoterRequest,
     _update.UpdateRaftVoterRequest,
     places={
         "min_kraft_version": "k_raft_version_feature.min_supported_version",
@@ -253,7 +252,7 @@ _UPDATE_REQUEST: Final = Mapping(
 )
 
 
-def _write_update_response(message: v.UpdateVoterResponse) -> Any:
+def _write_update_response(message: m.UpdateVoterResponse) -> Any:
     at = message.leader_endpoint or Endpoint(m.NO_NODE, "", 0)  # nobody listens there: not known
     leader = _update_answer.CurrentLeader(
         leader_id=message.leader_id, leader_epoch=message.leader_epoch, host=at.host, port=at.port
@@ -262,32 +261,32 @@ def _write_update_response(message: v.UpdateVoterResponse) -> Any:
     return with_defaults(answer, error_code=message.error, current_leader=leader)
 
 
-def _read_update_response(found: Any) -> v.UpdateVoterResponse:
+def _read_update_response(found: Any) -> m.UpdateVoterResponse:
     leader = found.current_leader
     endpoint = None
     if leader.leader_id != m.NO_NODE:
         endpoint = reachable(leader.leader_id, leader.host, leader.port)
-    return v.UpdateVoterResponse(found.error_code, leader.leader_id, leader.leader_epoch, endpoint)
+    return m.UpdateVoterResponse(found.error_code, leader.leader_id, leader.leader_epoch, endpoint)
 
 
 _ADD_VOTER: Final = _codec(
     ApiKey.ADD_RAFT_VOTER,
     Mapping(
-        v.AddVoterRequest,
+        m.AddVoterRequest,
         _add.AddRaftVoterRequest,
         places={"timeout_ms": "timeout"},
         forms={"timeout_ms": INTERVAL, "listeners": _listeners(_add.Listener)},
     ),
-    Mapping(v.AddVoterResponse, _add_answer, places={"message": "error_message"}),
+    Mapping(m.AddVoterResponse, _add_answer, places={"message": "error_message"}),
 )
 _REMOVE_VOTER: Final = _codec(
     ApiKey.REMOVE_RAFT_VOTER,
-    Mapping(v.RemoveVoterRequest, _remove),
-    Mapping(v.RemoveVoterResponse, _remove_answer, places={"message": "error_message"}),
+    Mapping(m.RemoveVoterRequest, _remove),
+    Mapping(m.RemoveVoterResponse, _remove_answer, places={"message": "error_message"}),
 )
 _UPDATE_VOTER: Final = RaftCodec(
     ApiKey.UPDATE_RAFT_VOTER,
-    v.UpdateVoterRequest,
+    m.UpdateVoterRequest,
     _UPDATE_REQUEST.write,
     _UPDATE_REQUEST.read,
     _write_update_response,

@@ -14,12 +14,19 @@ from typing import Any, ClassVar, Final, Protocol, cast
 
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import messages
-from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType, listed_apis
+from cluster.node.protocol.apis import (
+    ANONYMOUS,
+    LISTENER_APIS,
+    NO_FEATURES,
+    ApiKey,
+    Features,
+    ListenerType,
+    Origin,
+    listed_apis,
+)
 from cluster.node.protocol.codec import Request, UnwritableError, read_request, write_response
 from cluster.node.protocol.data_messages import wants_response
-from cluster.node.protocol.features import NO_FEATURES, Features
 from cluster.node.protocol.messages import i16, i64
-from cluster.node.protocol.origin import ANONYMOUS, Origin
 from cluster.values import valueclass
 
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

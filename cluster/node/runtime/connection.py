@@ -15,8 +15,8 @@ from cluster.node.protocol.messages import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
-from cluster.node.security.connecting import ClientSecurity
 from cluster.node.security.mechanisms import ClientExchange, SaslError
+from cluster.node.security.tls import ClientSecurity
 from cluster.node.wire.bounds import MalformedError
 
 _ASK_VERSIONS: Final = ApiVersionsRequest(

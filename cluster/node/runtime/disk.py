@@ -1,24 +1,4 @@
-"""The real disk: a folder, a lock, and one thread that writes.
-
-The event loop never waits for a write: calls join a queue, the thread applies it in order, and
-completions come back through the loop.
-
-Appended bytes stay in the memory of this process until a sync of their file is due; then they are
-written and synced together. So `kill -9` loses exactly the appends that were not synced, as a
-power loss would, and a campaign of kills already shows whether a node acknowledged too early.
-Everything else (whole-file writes, truncations, renames, removals, appends that ask for it) reaches
-the kernel at once, in order: a kill keeps it, only a power loss may lose it. The price is memory
-for what nobody syncs.
-
-A sync of a file that did not change since its last sync in this process costs nothing. A sync does
-not cover the file's name: that is what `sync_directory` is for.
-
-A sync `aside` is done by a second thread: a full segment takes seconds to reach the medium,
-in which no append would reach the kernel (Kafka gives it to its scheduler, UnifiedLog.roll). The
-first opens the file anew when the queue comes to it, so that neither a rename nor a removal behind
-it changes what is synced, and the kernel reports an error of the file to either: each description
-of an open file learns of it once.
-"""
+"""The real disk: a folder, a lock, and one thread that writes."""
 
 from __future__ import annotations
 
@@ -27,12 +7,40 @@ import errno
 import fcntl
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 
 from cluster.node.ports import Completion, nothing
-from cluster.node.runtime.threads import CallThread
+
+
+class CallThread:
+    """Runs calls one after the other. The thread begins with the first."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def put(self, call: Callable[[], None]) -> None:
+        """Run a call after those before it. From one thread only; the call raises nothing."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._queue.put(call)
+
+    def end(self) -> None:
+        """Run what is queued, and end. Blocks; nothing may be put any more."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (call := self._queue.get()) is not None:
+            call()
+
 
 LOCK_FILE = ".lock"
 

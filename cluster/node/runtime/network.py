@@ -35,7 +35,7 @@ from cluster.node.protocol import codec
 from cluster.node.protocol.apis import ApiKey, VersionRange
 from cluster.node.protocol.data_messages import UNANSWERED, wants_response
 from cluster.node.runtime.connection import PeerConnection
-from cluster.node.security.connecting import PLAINTEXT, ClientSecurity
+from cluster.node.security.tls import PLAINTEXT, ClientSecurity
 from cluster.node.wire.bounds import MalformedError
 
 RECONNECT_BACKOFF_MS: Final = 50.0

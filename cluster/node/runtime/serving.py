@@ -9,9 +9,8 @@ from collections import deque
 from dataclasses import replace
 from typing import Any, Final, Protocol, cast
 
-from cluster.node.protocol.apis import PEER_APIS, READ_APIS
+from cluster.node.protocol.apis import ANONYMOUS, PEER_APIS, READ_APIS, Origin
 from cluster.node.protocol.frames import FrameError, FrameSplitter
-from cluster.node.protocol.origin import ANONYMOUS, Origin
 from cluster.node.protocol.server import ListenerService
 from cluster.node.runtime.limits import Quota, ServerLimits
 from cluster.node.security.authentication import SaslSession

@@ -16,14 +16,13 @@ from dataclasses import replace
 from typing import Final, cast
 
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.apis import SERVED, ApiKey, VersionRange
+from cluster.node.protocol.apis import ANONYMOUS, SERVED, ApiKey, Origin, VersionRange
 from cluster.node.protocol.codec import Request, read_request, write_response
 from cluster.node.protocol.messages import (
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
     i64Timedelta,
 )
-from cluster.node.protocol.origin import ANONYMOUS, Origin
 from cluster.node.protocol.server import ListenerService
 from cluster.node.security.mechanisms import (
     PlainServer,

@@ -1,4 +1,4 @@
-"""TLS contexts from settings. Python's `ssl` reads keys from files only."""
+"""How one side connects: with TLS or without, as a user or as none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-from cluster.node.security.settings import ClientAuth, SecuritySettingsError, TlsSettings
+from cluster.node.security.jaas import Credentials
+from cluster.node.security.mechanisms import ClientExchange, client_exchange
+from cluster.node.security.settings import (
+    ClientAuth,
+    ListenerSecurity,
+    SecuritySettingsError,
+    TlsSettings,
+)
+from cluster.values import valueclass
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {
@@ -75,3 +83,37 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return error.reason or "not PEM"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+@valueclass
+class ClientSecurity:
+    """What a connection to a listener needs."""
+
+    tls: ssl.SSLContext | None = None
+    mechanism: str | None = None
+    credentials: Credentials | None = None
+
+    def begin(self) -> ClientExchange | None:
+        """Begin to authenticate on a new connection; None where nobody asks."""
+        if self.mechanism is None:
+            return None
+        assert self.credentials is not None
+        return client_exchange(self.mechanism, self.credentials)
+
+
+PLAINTEXT: Final = ClientSecurity()
+
+
+def client_security(listener: ListenerSecurity) -> ClientSecurity:
+    """Return how a node connects to its peers' listener of this security.
+
+    Raises SecuritySettingsError for files that cannot be used. A SASL listener that names no
+    mechanism for peers cannot be connected to this way.
+    """
+    sasl = listener.sasl
+    assert sasl is None or sasl.client_mechanism is not None, "no mechanism for peers"
+    return ClientSecurity(
+        None if listener.tls is None else client_context(listener.tls),
+        None if sasl is None else sasl.client_mechanism,
+        None if sasl is None else sasl.own,
+    )

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Final
 
 from cluster.node.runtime.trace import clock_name
-from cluster.node.security.connecting import PLAINTEXT
+from cluster.node.security.tls import PLAINTEXT
 from cluster.node.wire.uuid_text import uuid_to_text
 from cluster.systems.base import Listeners, Placement, System, TraceReader
 from cluster.systems.kafka.installation import BRIEF, Installation, advertises_controllers

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from checkers.invariants.answers import ANSWERS, BUFFER
-from cluster.node.controller.apis.error_responses import error_response
+from cluster.node.controller.apis.write_apis import error_response
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import UpdateFeaturesRequest
 from harness.sim.answer_sight import AnswerWatch
@@ -259,7 +259,7 @@ def test_every_wrong_request_is_refused_for_a_reason_of_its_own():
     [
         (LOG, "X:controller.configs.validation:_check_resize:relation:3", "resizes-judged"),
         (LOG, "X:controller.configs.validation:_enough_buffer:connector:0", "resizes-judged"),
-        (LOG, "X:controller.core.feature_update:_update:left-out:0", "feature-kept"),
+        (LOG, "X:controller.core.feature_control:_update:left-out:0", "feature-kept"),
         (LOG, "X:controller.topics.topic_changes:_partitions:relation:0", "topics-known"),
         (LOG, "X:log.batch.compression:inflate:relation:0", "batches-taken"),
         (LOG, "X:controller.apis.describe:_cluster_response:relation:0", "node-died"),

@@ -9,13 +9,13 @@ import pytest
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import ReplicaKey
-from cluster.node.kraft.quorum.voters import Voter, VoterSet
-from cluster.node.kraft.voter_messages import (
+from cluster.node.kraft.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
+    ReplicaKey,
     UpdateVoterRequest,
 )
+from cluster.node.kraft.quorum.voters import Voter, VoterSet
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.messages import (
     FeatureUpdateKey,

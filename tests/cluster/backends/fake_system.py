@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cluster.node.security.connecting import PLAINTEXT
+from cluster.node.security.tls import PLAINTEXT
 from cluster.systems.base import System
 
 PROGRAM = Path(__file__).with_name("fake_node.py")

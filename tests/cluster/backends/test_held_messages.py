@@ -18,7 +18,7 @@ from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.local.messages import LocalMessages
 from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.frames import FrameError, FrameSplitter
-from cluster.node.security.connecting import ClientSecurity
+from cluster.node.security.tls import ClientSecurity
 from tests.play import play
 
 pytestmark = pytest.mark.slow

@@ -18,9 +18,8 @@ from cluster.node.envelope import (
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from cluster.node.protocol import messages as m
-from cluster.node.protocol.apis import SERVED, ApiKey
+from cluster.node.protocol.apis import ANONYMOUS, SERVED, ApiKey, Origin
 from cluster.node.protocol.codec import write_request
-from cluster.node.protocol.origin import ANONYMOUS, Origin
 from tests.cluster.node.controller.fakes import alter, create
 from tests.harness.sim.quorums import Quorum
 

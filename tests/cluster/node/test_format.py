@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from cluster.node.config import load_config
-from cluster.node.controller.metadata.bootstrap_file import read_bootstrap
 from cluster.node.controller.metadata.feature_levels import METADATA_VERSION_LEVEL
+from cluster.node.controller.metadata.image_writer import read_bootstrap
 from cluster.node.controller.metadata.scram_users import credential_of
 from cluster.node.controller.records.system import FeatureLevelRecord
 from cluster.node.format import main

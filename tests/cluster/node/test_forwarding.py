@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from cluster.node.controller.apis.error_responses import error_response
+from cluster.node.controller.apis.write_apis import error_response
 from cluster.node.envelope import answer_to, refusal, unseal
 from cluster.node.errors import ErrorCode
 from cluster.node.forwarding import (
@@ -15,11 +15,15 @@ from cluster.node.forwarding import (
     ForwardingManager,
     is_for_controller,
 )
-from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
-from cluster.node.kraft.voter_messages import RemoveVoterRequest, RemoveVoterResponse
+from cluster.node.kraft.messages import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
+)
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol import messages as m
-from cluster.node.protocol.origin import Origin
+from cluster.node.protocol.apis import Origin
 from tests.cluster.node.controller.fakes import FakeClock
 
 LEADER = Endpoint(2, "127.0.0.1", 9093)

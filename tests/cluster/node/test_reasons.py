@@ -1,6 +1,6 @@
 """What an error says of itself."""
 
-from cluster.node.reasons import reason_of
+from cluster.node.errors import reason_of
 
 
 def raised(error):

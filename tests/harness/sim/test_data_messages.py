@@ -9,7 +9,7 @@ from cluster.backends.sim.settings import SimSettings
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol import data_messages as data
-from cluster.node.protocol.features import NO_FEATURES
+from cluster.node.protocol.apis import NO_FEATURES
 from tests.cluster.client.data_samples import TOPIC_ID
 from tests.cluster.node.protocol.data_service import data_listener
 

@@ -418,7 +418,7 @@ def test_a_log_is_cut_within_a_later_segment_after_an_unclean_election():
         ("M30U", 0, "committed-voters"),
         ("M39F", 1, "isr"),
         (
-            "X:controller.metadata.indexed:IndexedTimelineMap.keys_with:always:0",
+            "X:controller.metadata.timeline:IndexedTimelineMap.keys_with:always:0",
             0,
             "partitions-found",
         ),

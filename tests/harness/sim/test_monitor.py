@@ -9,8 +9,11 @@ from checkers.invariants.electorate import Electorate, VotersInForce
 from cluster.backends.base import NodeState
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from cluster.node.kraft.voter_messages import UpdateVoterRequest
+from cluster.node.kraft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    UpdateVoterRequest,
+)
 from cluster.node.log.metadata.log import Log
 from cluster.node.ports import Endpoint
 from harness.sim.world_sight import Arrivals

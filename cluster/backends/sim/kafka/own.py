@@ -43,9 +43,8 @@ from cluster.node.log.metadata.snapshot import (
 from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint
-from cluster.node.protocol.features import Features
+from cluster.node.protocol.apis import ANONYMOUS, Features, Origin
 from cluster.node.protocol.messages import UpdateFeaturesRequest
-from cluster.node.protocol.origin import ANONYMOUS, Origin
 
 _READ_BYTES: Final = 1 << 30
 _STATE: Final = struct.Struct(">qI")

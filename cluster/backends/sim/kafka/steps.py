@@ -29,9 +29,9 @@ from cluster.backends.sim.mesh import Reply
 from cluster.backends.sim.scheduler import Entry
 from cluster.backends.sim.world import SimNode, SimWorld
 from cluster.client.raft_log import NOT_LEADER, AppendResponse
+from cluster.node.errors import reason_of
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol.apis import ApiKey
-from cluster.node.reasons import reason_of
 
 _SPIN_MS: Final = 1.0
 _KNOWN_SPIN_MS: Final = 10.0

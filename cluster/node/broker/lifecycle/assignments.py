@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from cluster.node.broker.lifecycle.exchange import Exchange
 from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH
-from cluster.node.controller.metadata.delta import LocalReplicaChanges
+from cluster.node.controller.metadata.image import LocalReplicaChanges
 from cluster.node.controller.metadata.state import PartitionKey
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Channel, Clock, Failure, Random, Timer, Trace, backoff_ms

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from cluster.node.controller.metadata.delta import (
+from cluster.node.controller.metadata.image import (
     NO_LOCAL_CHANGES,
     LocalReplicaChanges,
     MetadataDelta,
+    MetadataImage,
     local_changes,
 )
-from cluster.node.controller.metadata.image import MetadataImage
 from cluster.node.controller.metadata.state import (
     BrokerRegistration,
     MetadataState,

@@ -32,9 +32,9 @@ from cluster.node.broker.replication.partition import Partition
 from cluster.node.broker.replication.replica import Replica
 from cluster.node.broker.replication.replica_config import ReplicaConfig, ReplicaSeams
 from cluster.node.broker.replication.topic_settings import TopicSettings
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
-from cluster.node.controller.metadata.delta import LocalReplicaChanges, MetadataDelta
+from cluster.node.controller.metadata.image import LocalReplicaChanges, MetadataDelta
 from cluster.node.controller.metadata.registrations import (
+    ClusterInfo,
     broker_endpoint,
     has_online_replica,
     is_active,

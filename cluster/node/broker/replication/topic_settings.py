@@ -7,7 +7,7 @@ from typing import Final
 
 from cluster.node.controller.configs.definitions import TOPIC_SYNONYMS
 from cluster.node.controller.configs.sources import broker_sources, topic_setting
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.metadata.registrations import ClusterInfo
 from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
 from cluster.node.log.data.data_config import DataLogConfig
 

@@ -24,7 +24,7 @@ from cluster.node.controller.configs.definitions import BROKER, QUOTAS
 from cluster.node.controller.configs.sources import check_own_id, in_force
 from cluster.node.controller.configs.validation import validate_broker
 from cluster.node.controller.configs.values import ConfigType
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.metadata.registrations import ClusterInfo
 from cluster.node.controller.metadata.result import NO_ERROR, ApiError, ItemError
 from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
 from cluster.node.errors import ErrorCode

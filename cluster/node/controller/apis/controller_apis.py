@@ -22,13 +22,15 @@ from functools import partial
 from typing import Any
 
 from cluster.node.controller.apis.describe import describe_cluster, describe_metadata
-from cluster.node.controller.apis.error_responses import error_response
 from cluster.node.controller.apis.topic_partitions import describe_topic_partitions
-from cluster.node.controller.apis.write_apis import WriteApis
+from cluster.node.controller.apis.write_apis import WriteApis, error_response
 from cluster.node.controller.configs.describe import describe_configs, list_config_resources
 from cluster.node.controller.core.controller import QuorumController
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
-from cluster.node.controller.metadata.registrations import client_endpoints, controller_endpoints
+from cluster.node.controller.metadata.registrations import (
+    ClusterInfo,
+    client_endpoints,
+    controller_endpoints,
+)
 from cluster.node.controller.metadata.state import BrokerRegistration, MetadataState, ResourceType
 from cluster.node.controller.partitions.reassignment import list_partition_reassignments
 from cluster.node.errors import ErrorCode

@@ -7,10 +7,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
-from cluster.node.controller.metadata.registrations import client_endpoints, is_offline
-from cluster.node.controller.metadata.state import BrokerRegistration, MetadataState, TopicImage
-from cluster.node.controller.metadata.topic_names import INTERNAL_TOPICS, invalid_name_reason
+from cluster.node.controller.metadata.registrations import ClusterInfo, client_endpoints, is_offline
+from cluster.node.controller.metadata.state import (
+    INTERNAL_TOPICS,
+    BrokerRegistration,
+    MetadataState,
+    TopicImage,
+    invalid_name_reason,
+)
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.protocol import messages

@@ -10,8 +10,12 @@ from typing import Final
 
 from cluster.node.controller.apis.describe import OPERATIONS_ON_TOPIC
 from cluster.node.controller.metadata.registrations import is_offline
-from cluster.node.controller.metadata.state import MetadataState, TopicImage
-from cluster.node.controller.metadata.topic_names import INTERNAL_TOPICS, invalid_name_reason
+from cluster.node.controller.metadata.state import (
+    INTERNAL_TOPICS,
+    MetadataState,
+    TopicImage,
+    invalid_name_reason,
+)
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import messages
 from cluster.node.protocol.messages import BrokerId, TopicName, i32

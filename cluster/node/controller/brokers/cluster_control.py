@@ -8,13 +8,13 @@ the epoch it has, to change what it reported.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Final
 
-from cluster.node.controller.brokers.heartbeats import BrokerHeartbeatManager
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.brokers.broker_lifecycle import BrokerHeartbeatManager
 from cluster.node.controller.metadata.feature_levels import METADATA_VERSION
-from cluster.node.controller.metadata.registrations import registered_brokers
+from cluster.node.controller.metadata.registrations import ClusterInfo, registered_brokers
 from cluster.node.controller.metadata.result import ControllerResult, RecordOrMaker, RequestError
 from cluster.node.controller.metadata.state import BrokerRegistration, MetadataState
 from cluster.node.controller.partitions.leadership import (
@@ -30,8 +30,9 @@ from cluster.node.controller.records.broker import (
     RegisterControllerRecord,
 )
 from cluster.node.errors import ErrorCode
+from cluster.node.ports import Channel, Clock, Random, Trace, backoff_ms
 from cluster.node.protocol import messages
-from cluster.node.protocol.messages import i64
+from cluster.node.protocol.messages import ControllerRegistrationRequest, i64
 from cluster.node.wire.uuid_text import is_reserved
 
 ZERO_UUID = uuid.UUID(int=0)
@@ -253,3 +254,70 @@ def register_controller(
             throttle_time=messages.NO_THROTTLE, error_code=ErrorCode.none, error_message=None
         ),
     )
+
+
+# ControllerRegistrationManager: registers this controller's listeners (KIP-919).
+#
+# A controller is registered once the committed image says so for this incarnation. Until then it
+# asks again, later each time. What fails is tried again whatever the reason: a controller that
+# cannot register (another cluster, features that it lacks) still votes, and clients learn of it
+# from `controller.quorum.voters`.
+
+
+RETRY_BACKOFF_MS: Final = 100.0
+RETRY_BACKOFF_MAX_MS: Final = 10_000.0
+REQUEST_TIMEOUT_MS: Final = 5_000.0
+
+
+class ControllerRegistrationManager:
+    """Registers one incarnation of a controller. Make it, then `start` it."""
+
+    def __init__(
+        self,
+        request: ControllerRegistrationRequest,
+        clock: Clock,
+        random: Random,
+        trace: Trace,
+        channel: Channel,
+        state: Callable[[], MetadataState],
+    ) -> None:
+        """`request`: but for the incarnation. `state`: what this controller's image has now."""
+        self.incarnation_id = uuid.UUID(int=random.getrandbits(128), version=4)
+        self.stopped = False
+        self._request = replace(request, incarnation_id=self.incarnation_id)
+        self._clock = clock
+        self._random = random
+        self._trace = trace
+        self._channel = channel
+        self._state = state
+        self._attempts = 0
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the committed metadata holds this incarnation."""
+        record = self._state().controllers.get(self._request.controller_id)
+        return record is not None and record.incarnation_id == self.incarnation_id
+
+    def start(self) -> None:
+        """Begin."""
+        self._check_later()
+
+    def stop(self) -> None:
+        """Fall silent."""
+        self.stopped = True
+
+    def _check_later(self) -> None:
+        wait_ms = backoff_ms(self._attempts, RETRY_BACKOFF_MS, RETRY_BACKOFF_MAX_MS, self._random)
+        self._clock.call_later(wait_ms, self._check)
+
+    def _check(self) -> None:
+        if self.stopped:
+            return
+        if self.is_registered:
+            self._trace("controller-registered", incarnation_id=str(self.incarnation_id))
+            return
+        self._attempts += 1
+        if self._state().features.get(METADATA_VERSION) is not None:
+            self._channel(self._request, REQUEST_TIMEOUT_MS, lambda _reply: None)
+        # The answer says nothing that the image will not say: that alone decides.
+        self._check_later()

@@ -28,12 +28,15 @@ from cluster.node.controller.configs.validation import (
     validate_topic,
 )
 from cluster.node.controller.configs.values import ConfigType
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.feature_levels import is_elr_enabled
-from cluster.node.controller.metadata.registrations import broker_ids
+from cluster.node.controller.metadata.registrations import ClusterInfo, broker_ids
 from cluster.node.controller.metadata.result import NO_ERROR, ControllerResult, ItemError
-from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
-from cluster.node.controller.metadata.topic_names import invalid_name_reason
+from cluster.node.controller.metadata.state import (
+    ConfigResource,
+    MetadataState,
+    ResourceType,
+    invalid_name_reason,
+)
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.topic import ClearElrRecord, ConfigRecord
 from cluster.node.errors import ErrorCode

@@ -29,11 +29,14 @@ from cluster.node.controller.configs.sources import (
     shown_names,
 )
 from cluster.node.controller.configs.values import ConfigType
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
-from cluster.node.controller.metadata.registrations import broker_ids
+from cluster.node.controller.metadata.registrations import ClusterInfo, broker_ids
 from cluster.node.controller.metadata.result import ItemError
-from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
-from cluster.node.controller.metadata.topic_names import invalid_name_reason
+from cluster.node.controller.metadata.state import (
+    ConfigResource,
+    MetadataState,
+    ResourceType,
+    invalid_name_reason,
+)
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import messages
 from cluster.node.protocol.messages import i8

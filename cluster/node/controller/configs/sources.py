@@ -12,7 +12,7 @@ from typing import Final
 from cluster.node.controller.configs import definitions
 from cluster.node.controller.configs.validation import Properties
 from cluster.node.controller.configs.values import InvalidValueError
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.metadata.registrations import ClusterInfo
 from cluster.node.controller.metadata.result import ItemError
 from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
 from cluster.node.errors import ErrorCode

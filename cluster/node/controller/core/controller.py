@@ -22,9 +22,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from cluster.node.controller.brokers.heartbeats import BrokerHeartbeatManager
-from cluster.node.controller.core.appending import Appender
-from cluster.node.controller.core.event_queue import EventQueue
+from cluster.node.controller.brokers.broker_lifecycle import BrokerHeartbeatManager
+from cluster.node.controller.core.appending import Appender, EventQueue
 from cluster.node.controller.core.feature_control import bootstrap_records
 from cluster.node.controller.core.pending import (
     ControllerSettings,
@@ -33,7 +32,7 @@ from cluster.node.controller.core.pending import (
     WaitingRead,
 )
 from cluster.node.controller.core.periodic import Generate, PeriodicTasks
-from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.image import MetadataImage, SpeculativeState
 from cluster.node.controller.metadata.loader import MetadataLoader
 from cluster.node.controller.metadata.registrations import is_static
 from cluster.node.controller.metadata.result import (
@@ -45,7 +44,6 @@ from cluster.node.controller.metadata.result import (
     RequestError,
 )
 from cluster.node.controller.metadata.snapshot_generator import SnapshotGenerator
-from cluster.node.controller.metadata.speculative import SpeculativeState
 from cluster.node.controller.metadata.state import MetadataState, ReplayError
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.system import AbortTransactionRecord, NoOpRecord

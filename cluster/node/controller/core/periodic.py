@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from cluster.node.controller.brokers.heartbeats import BrokerHeartbeatManager
+from cluster.node.controller.brokers.broker_lifecycle import BrokerHeartbeatManager
 from cluster.node.controller.metadata.state import MetadataState
 from cluster.node.controller.partitions.leadership import (
     broker_fenced,

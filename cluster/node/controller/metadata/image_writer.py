@@ -8,11 +8,11 @@ decides what the other records may contain; a topic's partitions follow it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from cluster.node.controller.metadata.replay import replay
@@ -25,12 +25,24 @@ from cluster.node.controller.metadata.state import (
     committed_state,
 )
 from cluster.node.controller.metadata.timeline import CommittedMap, StateMap
-from cluster.node.controller.records import MetadataRecord, MetadataRecordError, decode_record
+from cluster.node.controller.records import (
+    MetadataRecord,
+    MetadataRecordError,
+    decode_record,
+    encode_record,
+)
 from cluster.node.controller.records.broker import RegisterBrokerRecord
 from cluster.node.controller.records.security import ClientQuotaRecord
 from cluster.node.controller.records.system import FeatureLevelRecord, ProducerIdsRecord
 from cluster.node.controller.records.topic import ConfigRecord, PartitionRecord, TopicRecord
 from cluster.node.log.batch.records import CorruptBatchError
+from cluster.node.log.metadata.snapshot import (
+    BOOTSTRAP_ID,
+    CorruptSnapshotError,
+    SnapshotEncoder,
+    parse_snapshot,
+)
+from cluster.node.ports import Disk
 
 V = TypeVar("V")
 
@@ -173,3 +185,34 @@ def _values(of: StateMap[Any, V]) -> Iterator[V]:
 def _require(value: V | None) -> V:
     assert value is not None, "a key without a value"
     return value
+
+
+# `bootstrap.checkpoint`: the metadata that a folder was formatted with (BootstrapDirectory).
+#
+# It is a snapshot of metadata records beside the log. The first active controller of a cluster
+# puts its own folder's into the log; without the file a cluster begins as Kafka 4.3 would begin
+# it.
+
+
+FILE_NAME: Final = "bootstrap.checkpoint"
+
+
+def bootstrap_content(records: Sequence[MetadataRecord], timestamp_ms: int) -> bytes:
+    """Return what the file holds."""
+    encoder = SnapshotEncoder(BOOTSTRAP_ID, timestamp_ms)
+    values = [encode_record(record) for record in records]
+    return encoder.header() + encoder.records(values) + encoder.footer()
+
+
+def read_bootstrap(disk: Disk) -> tuple[MetadataRecord, ...]:
+    """Return the records in a node's folder; none when it has no such file.
+
+    Raises OSError, CorruptSnapshotError.
+    """
+    if not disk.exists(FILE_NAME):
+        return ()
+    snapshot = parse_snapshot(FILE_NAME, BOOTSTRAP_ID, disk.read(FILE_NAME))
+    try:
+        return tuple(decode_record(value)[0] for value in snapshot.values())
+    except MetadataRecordError as error:
+        raise CorruptSnapshotError(FILE_NAME, 0, 0, str(error)) from error

@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from cluster.node.controller.metadata.delta import MetadataDelta, take_delta
-from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.image import MetadataDelta, MetadataImage, take_delta
 from cluster.node.controller.metadata.image_writer import RECORDS_PER_SLICE
 from cluster.node.kraft.types import CommittedBatch
 from cluster.node.log.metadata.snapshot import Snapshot

@@ -16,9 +16,9 @@ from cluster.node.controller.metadata.state import (
     ReplayError,
     ResourceType,
     TopicImage,
+    similar_name,
 )
 from cluster.node.controller.metadata.timeline import StateMap
-from cluster.node.controller.metadata.topic_names import similar_name
 from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,

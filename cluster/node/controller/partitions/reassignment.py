@@ -14,8 +14,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.registrations import (
+    ClusterInfo,
     broker_ids,
     has_online_replica,
     is_acceptable,

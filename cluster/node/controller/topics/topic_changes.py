@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.metadata.registrations import ClusterInfo
 from cluster.node.controller.metadata.result import (
     NO_ERROR,
     ApiError,

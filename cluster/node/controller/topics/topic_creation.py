@@ -10,7 +10,7 @@ from typing import Any
 from cluster.node.controller.configs.sources import default_topic_configs, effective_topic_configs
 from cluster.node.controller.configs.validation import check_lengths, validate_topic
 from cluster.node.controller.metadata import registrations
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.metadata.registrations import ClusterInfo
 from cluster.node.controller.metadata.result import (
     RECORDS_PER_BATCH_MAX,
     ApiError,
@@ -18,9 +18,13 @@ from cluster.node.controller.metadata.result import (
     ItemError,
     RequestError,
 )
-from cluster.node.controller.metadata.state import MetadataState, ResourceType
+from cluster.node.controller.metadata.state import (
+    MetadataState,
+    ResourceType,
+    invalid_name_reason,
+    similar_name,
+)
 from cluster.node.controller.metadata.timeline import StateMap
-from cluster.node.controller.metadata.topic_names import invalid_name_reason, similar_name
 from cluster.node.controller.partitions.reassignment import check_replicas
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.topic import ConfigRecord, PartitionRecord, TopicRecord

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.node.broker.serving.config_admin import preprocess
 from cluster.node.controller.configs.sources import ALL_BROKERS
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.metadata.registrations import ClusterInfo
 from cluster.node.controller.metadata.replay import replay
 from cluster.node.controller.metadata.state import committed_state
 from cluster.node.controller.records.topic import ConfigRecord

@@ -7,7 +7,7 @@ from cluster.node.controller.apis.controller_apis import ControllerApis
 from cluster.node.controller.core.controller import QuorumController
 from cluster.node.controller.core.feature_control import bootstrap_metadata
 from cluster.node.controller.core.pending import ControllerSettings
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.metadata.registrations import ClusterInfo
 from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch, NotLeaderError
 from cluster.node.ports import Endpoint
 from cluster.node.protocol import messages as m

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from cluster.node.controller.core.event_queue import EventQueue
+from cluster.node.controller.core.appending import EventQueue
 from cluster.node.controller.metadata.registrations import partitions
 from cluster.node.controller.metadata.result import RECORDS_PER_PART
 from cluster.node.controller.records import decode_record

@@ -7,12 +7,12 @@ import pytest
 from cluster.node.controller.configs.definitions import MIN_INSYNC_REPLICAS
 from cluster.node.controller.configs.sources import ALL_BROKERS
 from cluster.node.controller.core.feature_control import SUPPORTED, bootstrap_metadata
-from cluster.node.controller.metadata.bootstrap_file import (
+from cluster.node.controller.metadata.feature_levels import RELEASES
+from cluster.node.controller.metadata.image_writer import (
     FILE_NAME,
     bootstrap_content,
     read_bootstrap,
 )
-from cluster.node.controller.metadata.feature_levels import RELEASES
 from cluster.node.controller.records import decode_record, record_version
 from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.image import MetadataImage, SpeculativeState
 from cluster.node.controller.metadata.image_writer import frozen_copy, image_records, read_image
 from cluster.node.controller.metadata.registrations import partitions
 from cluster.node.controller.metadata.replay import replay
-from cluster.node.controller.metadata.speculative import SpeculativeState
 from cluster.node.controller.metadata.state import (
     IMBALANCED,
     LEADERLESS,

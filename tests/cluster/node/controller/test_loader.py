@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node.controller.metadata.delta import take_delta
-from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.image import MetadataImage, take_delta
 from cluster.node.controller.metadata.image_writer import RECORDS_PER_SLICE, image_records
 from cluster.node.controller.metadata.loader import MetadataLoader
 from cluster.node.controller.metadata.replay import replay

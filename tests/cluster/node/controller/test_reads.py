@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.metadata.registrations import ClusterInfo
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import DescribeClusterRequest
 from tests.cluster.node.controller.brokers import Brokers

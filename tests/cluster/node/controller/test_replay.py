@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.image import MetadataImage, SpeculativeState
 from cluster.node.controller.metadata.replay import replay
-from cluster.node.controller.metadata.speculative import SpeculativeState
 from cluster.node.controller.metadata.state import NEXT_PRODUCER_ID, ReplayError, committed_state
 from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from cluster.node.controller.core.feature_update import ALL_BROKERS
+from cluster.node.controller.core.feature_control import ALL_BROKERS
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import messages as m
 from tests.cluster.node.controller.fakes import (

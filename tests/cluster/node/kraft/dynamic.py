@@ -1,10 +1,10 @@
 """Quorums with voters in the log, for tests of reconfiguration (KIP-853)."""
 
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import ReplicaKey
-from cluster.node.kraft.voter_messages import (
+from cluster.node.kraft.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
+    ReplicaKey,
     UpdateVoterRequest,
 )
 from tests.cluster.node.kraft.world import World, listeners_of

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as raft
-from cluster.node.kraft.voter_messages import (
+from cluster.node.kraft.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
     UpdateVoterRequest,

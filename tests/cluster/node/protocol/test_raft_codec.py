@@ -15,7 +15,6 @@ from kio.schema.vote.v2 import response as vote_response
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as m
-from cluster.node.kraft import voter_messages as v
 from cluster.node.log.batch.control import VoterListener
 from cluster.node.log.types import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
 from cluster.node.ports import Endpoint
@@ -106,14 +105,14 @@ def message_of(cls):
 REQUESTS = [
     *map(message_of, (m.VoteRequest, m.BeginQuorumEpochRequest, m.EndQuorumEpochRequest)),
     *map(message_of, (m.FetchRequest, m.FetchSnapshotRequest, m.DescribeQuorumRequest)),
-    *map(message_of, (v.AddVoterRequest, v.RemoveVoterRequest, v.UpdateVoterRequest)),
+    *map(message_of, (m.AddVoterRequest, m.RemoveVoterRequest, m.UpdateVoterRequest)),
 ]
 none = st.just(ErrorCode.none)
 RESPONSES = [
     *map(message_of, (m.VoteResponse, m.BeginQuorumEpochResponse, m.EndQuorumEpochResponse)),
     *map(message_of, (m.FetchResponse, m.FetchSnapshotResponse, m.DescribeQuorumResponse)),
-    *map(message_of, (v.AddVoterResponse, v.RemoveVoterResponse)),
-    message_of(v.UpdateVoterResponse).filter(
+    *map(message_of, (m.AddVoterResponse, m.RemoveVoterResponse)),
+    message_of(m.UpdateVoterResponse).filter(
         lambda r: r.leader_endpoint is None or r.leader_endpoint.host
     ),
 ]

@@ -11,10 +11,16 @@ from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as raft
 from cluster.node.ports import Endpoint
 from cluster.node.protocol import messages as m
-from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType, listed_apis
+from cluster.node.protocol.apis import (
+    LISTENER_APIS,
+    ApiKey,
+    Features,
+    FinalizedFeature,
+    ListenerType,
+    Origin,
+    listed_apis,
+)
 from cluster.node.protocol.codec import read_response, write_request
-from cluster.node.protocol.features import Features, FinalizedFeature
-from cluster.node.protocol.origin import Origin
 from cluster.node.protocol.server import ListenerService
 from cluster.node.runtime.server import Binding, ServerLimits, TcpServer
 from tests.play import play

@@ -6,8 +6,8 @@ from cryptography.x509.oid import NameOID as Oid
 
 from cluster.node.kraft.messages import DescribeQuorumResponse
 from cluster.node.ports import Failure
-from cluster.node.security.connecting import client_security
 from cluster.node.security.principal import distinguished_name
+from cluster.node.security.tls import client_security
 from tests.cluster.node.runtime.test_server import Echo, run, until
 from tests.cluster.node.security.authority import Authority
 from tests.cluster.node.security.test_tls_listeners import a_server, ask, security_of

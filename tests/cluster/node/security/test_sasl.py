@@ -6,14 +6,13 @@ from hypothesis import strategies as st
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
-from cluster.node.protocol.apis import ApiKey, ListenerType
+from cluster.node.protocol.apis import ApiKey, ListenerType, Origin
 from cluster.node.protocol.codec import read_response, write_request
 from cluster.node.protocol.messages import (
     ApiVersionsRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
-from cluster.node.protocol.origin import Origin
 from cluster.node.protocol.server import ListenerService
 from cluster.node.security.authentication import Authenticator, SaslSession
 from cluster.node.security.jaas import Credentials

@@ -19,7 +19,7 @@ from cluster.node.protocol.messages import ApiVersionsRequest
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork
 from cluster.node.runtime.trace import clock_name
-from cluster.node.security.connecting import PLAINTEXT
+from cluster.node.security.tls import PLAINTEXT
 from cluster.schemas import Schema
 from cluster.systems.authority import Authority
 from cluster.systems.base import Placement

@@ -20,10 +20,9 @@ from cluster.node.protocol.server import ListenerService
 from cluster.node.runtime.network import TcpNetwork
 from cluster.node.runtime.server import Binding, ServerLimits, TcpServer
 from cluster.node.security.authentication import Authenticator
-from cluster.node.security.connecting import client_security
 from cluster.node.security.jaas import Credentials
 from cluster.node.security.settings import SecuritySettingsError
-from cluster.node.security.tls import client_context, server_context
+from cluster.node.security.tls import client_context, client_security, server_context
 from tests.cluster.node.runtime.test_server import ANSWER, Caller, Echo, run, until
 from tests.cluster.node.security.authority import Authority, secured
 from tests.cluster.node.test_config import MINIMAL
