@@ -158,13 +158,6 @@ def test_an_event_without_a_process_has_a_key_as_well(written, tag):
     assert (result.status, result.key) == (Status.PASS, "9")
 
 
-def test_a_plain_pair_is_a_key_and_a_value_only_if_the_caller_says_so(written):
-    path = written(events((0, "invoke", "write", "[9 1]"), (0, "ok", "write", "[9 1]")))
-    (whole,), (split,) = (load(path, independent=i).operations for i in (False, True))
-    assert (whole.key, whole.input) == (None, [9, 1])
-    assert (split.key, split.input) == ("9", 1)
-
-
 @pytest.mark.parametrize(
     ("written_value", "read_value", "equal"),
     [

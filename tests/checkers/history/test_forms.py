@@ -156,7 +156,17 @@ def tarred(rows):
 
 
 PORCUPINE = {"ClientId": 0, "Input": {"op": 1}, "Call": 0, "Output": {}, "Return": 10}
+ONE = '{"index":0,"time_ns":0,"process":0,"type":"invoke","f":"read"}'
 REFUSED = [
+    (b"", "empty"),
+    ("hello", "not a history: neither JSON, EDN nor lines"),
+    (ONE.replace("invoke", "begin"), "line 1: type is 'begin'"),
+    (ONE.replace('"f"', '"g"'), "line 1: unknown field 'g'"),
+    (ONE.replace(':"read"', ":1"), "line 1: f is 1, not a text"),
+    (ONE.replace('s":0', 's":1.5'), "line 1: process is 1.5, not a number from 0 on"),
+    ("{:process 0, :type :ok, :f :read", "line 1: EDN ends inside the form"),
+    ("{:process 0, :type :maybe, :f :read}", "form 1: type is :maybe"),
+    ("[1 2]", "form 1: no operation"),
     (gzip.compress(edn(RIGHT).encode())[:-9], "not whole gzip"),
     (bz2.compress(edn(RIGHT).encode()), "bzcat"),
     (lzma.compress(edn(RIGHT).encode()), "xzcat"),
