@@ -57,22 +57,55 @@ def stored(request, tmp_path_factory):
     return store
 
 
-def new_page(browser, **options):
-    page = browser.new_page(**options)
-    page.set_default_timeout(TIMEOUT_MS)
-    return page
+@pytest.fixture(scope="module")
+def stale(tmp_path_factory):
+    """A run with one stale read, and its report."""
+    store = make_run(tmp_path_factory.mktemp("stale"), stale_reads=1)
+    write_report(store, judge(store))
+    return store
 
 
-def opened(browser, store, **options):
-    page = new_page(browser, viewport={"width": 1200, "height": 900}, **options)
-    problems, requests = [], []
-    page.on(
-        "console", lambda m: problems.append(m.text) if m.type in ("error", "warning") else None
-    )
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(store.report_path.as_uri())
-    return page, problems, requests
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a run that passed and one that failed, and their reports."""
+    root = tmp_path_factory.mktemp("folder")
+    for name, options in (("good", {}), ("bad", {"stale_reads": 1, "mutant": "M15"})):
+        store = make_run(root, run=name, **options)
+        write_report(store, judge(store))
+    return root
+
+
+@pytest.fixture
+def new_page(browser):
+    """Open pages, which are closed in the end and have said nothing is wrong until then."""
+    pages, problems = [], []
+
+    def open_(url, **options):
+        page = browser.new_page(**{"viewport": {"width": 1200, "height": 900}, **options})
+        page.set_default_timeout(TIMEOUT_MS)
+        pages.append(page)
+        page.on("console", lambda m: problems.append(m.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto(url)
+        return page
+
+    yield open_
+    assert problems == []
+    for page in pages:
+        page.close()
+
+
+@pytest.fixture
+def opened(new_page):
+    """Open the report of a run."""
+
+    def open_(store, *, drawn=True, **options):
+        page = new_page(store.report_path.as_uri(), **options)
+        if drawn:
+            page.wait_for_selector("#chart[data-drawn]")
+        return page
+
+    return open_
 
 
 PAINTED = """names => {
@@ -89,10 +122,6 @@ PAINTED = """names => {
   }
   return names.map(name => found.has(parseInt(style.getPropertyValue(name).trim().slice(1), 16)));
 }"""
-
-
-def drawn(page):
-    page.wait_for_selector("#chart[data-drawn]")
 
 
 def colours(page, *names):
@@ -115,9 +144,11 @@ def eventually(page, condition):
     pytest.fail(f"never became true: {condition}")
 
 
-def test_the_page_shows_verdict_checks_and_chart_without_an_error(browser, stored):
-    page, problems, requests = opened(browser, stored)
-    drawn(page)
+def test_the_page_shows_verdict_checks_and_chart_without_an_error(opened, stored):
+    page, requests = opened(stored), []
+    page.on("request", lambda request: requests.append(request.url))
+    page.reload()
+    page.wait_for_selector("#chart[data-drawn]")
     bad = stored.folder.name == "bad"
     assert page.inner_text("#verdict") == ("FAIL" if bad else "PASS")
     top = page.locator("#verdict").bounding_box()
@@ -132,44 +163,32 @@ def test_the_page_shows_verdict_checks_and_chart_without_an_error(browser, store
     assert chart["height"] > 500
     assert colours(page, "--ok", "--leader", "--fault1") == [True, True, True]
     assert page.evaluate("document.documentElement.scrollWidth") <= 1200
-    assert problems == []
     assert requests == [stored.report_path.as_uri()]
-    page.close()
 
 
-def test_a_change_of_scheme_redraws_the_chart_in_its_colours(browser, stored):
-    page, problems, _ = opened(browser, stored, color_scheme="light")
-    drawn(page)
+def test_a_change_of_scheme_redraws_the_chart_in_its_colours(opened, stored):
+    page = opened(stored, color_scheme="light")
     assert colours(page, "--leader") == [True]
     page.emulate_media(color_scheme="dark")
     eventually(page, f"({PAINTED})(['--leader'])[0]")
-    assert problems == []
-    page.close()
 
 
-def test_without_scripts_the_verdict_and_its_evidence_are_there(browser, stored):
-    page, _, _ = opened(browser, stored, java_script_enabled=False)
+def test_without_scripts_the_verdict_and_its_evidence_are_there(opened, stored):
+    page = opened(stored, drawn=False, java_script_enabled=False)
     bad = stored.folder.name == "bad"
     assert page.inner_text("#verdict") == ("FAIL" if bad else "PASS")
     assert page.locator("#checks .timeline svg").count() == (3 if bad else 0)
     assert "kraftprobe run" in page.inner_text("#command")
-    page.close()
 
 
-def test_on_a_narrow_screen_nothing_hangs_over(browser, stored):
-    page, problems, _ = opened(browser, stored)
+def test_on_a_narrow_screen_nothing_hangs_over(opened, stored):
+    page = opened(stored)
     page.set_viewport_size({"width": 420, "height": 800})
-    drawn(page)
     eventually(page, "document.documentElement.scrollWidth <= 420")
-    assert problems == []
-    page.close()
 
 
-def test_the_way_to_a_violation_can_be_seen_in_the_chart(browser, tmp_path):
-    store = make_run(tmp_path, stale_reads=1)
-    write_report(store, judge(store))
-    page, problems, _ = opened(browser, store)
-    drawn(page)
+def test_the_way_to_a_violation_can_be_seen_in_the_chart(opened, stale):
+    page = opened(stale)
     begin, end = window(page)
     page.click("a.zoom")
     assert window(page)[1] - window(page)[0] < (end - begin) / 2
@@ -178,15 +197,10 @@ def test_the_way_to_a_violation_can_be_seen_in_the_chart(browser, tmp_path):
     assert window(page) == (begin, end)
     page.click("a[href='#violation']")
     assert page.locator("#violation").bounding_box()["y"] < 900
-    assert problems == []
-    page.close()
 
 
-def test_the_chart_is_zoomed_by_mouse_and_by_keyboard_and_says_what_a_dot_is(browser, tmp_path):
-    store = make_run(tmp_path)
-    write_report(store, judge(store))
-    page, problems, _ = opened(browser, store)
-    drawn(page)
+def test_the_chart_is_zoomed_by_mouse_and_by_keyboard_and_says_what_a_dot_is(opened, stale):
+    page = opened(stale)
     begin, end = window(page)
     canvas = page.locator("#chart canvas")
     canvas.focus()
@@ -213,17 +227,11 @@ def test_the_chart_is_zoomed_by_mouse_and_by_keyboard_and_says_what_a_dot_is(bro
     assert page.get_attribute("#controls button[data-series=ok]", "aria-pressed") == "false"
     page.dblclick("#chart canvas", position={"x": 300, "y": 200})
     assert window(page) == (begin, end)
-    assert problems == []
-    page.close()
 
 
-def test_the_violated_key_is_shown_over_time_and_gone_through_by_keyboard(browser, tmp_path):
-    store = make_run(tmp_path, stale_reads=1)
-    results = judge(store)
-    write_report(store, results)
-    page, problems, _ = opened(browser, store)
-    drawn(page)
-    (anomaly,) = [a for c in results.checks if c.checker == "linearizable" for a in c.anomalies]
+def test_the_violated_key_is_shown_over_time_and_gone_through_by_keyboard(opened, stale):
+    page, checks = opened(stale), stale.read_results().checks
+    (anomaly,) = [a for c in checks if c.checker == "linearizable" for a in c.anomalies]
     assert page.inner_text("#key option:checked") == f"{anomaly['key']}, violated"
     suspects = page.locator("#key-picture .suspect").count()
     assert 0 < suspects <= len(anomaly["window"])
@@ -247,17 +255,12 @@ def test_the_violated_key_is_shown_over_time_and_gone_through_by_keyboard(browse
     shown = page.inner_text("#key-shown")
     page.click("#one-key button[data-by='30']")
     assert page.inner_text("#key-shown") != shown
-    assert problems == []
-    page.close()
 
 
-def test_operations_are_found_by_what_a_row_shows(browser, tmp_path):
-    store = make_run(tmp_path, stale_reads=1)
-    write_report(store, judge(store))
-    page, problems, _ = opened(browser, store)
-    drawn(page)
+def test_operations_are_found_by_what_a_row_shows(opened, stale):
+    page = opened(stale)
     assert page.locator("#matches tbody tr").count() == 0
-    operations = pair(store.events())
+    operations = pair(stale.events())
     wanted = [o for o in operations if o.process == 1 and o.key == "k03" and o.type == "ok"]
     page.fill("#search", "process 1 k03 ok")
     page.wait_for_selector("#matches tbody tr")
@@ -270,20 +273,10 @@ def test_operations_are_found_by_what_a_row_shows(browser, tmp_path):
     assert 0 < int(page.inner_text("#found").split()[0]) < len(operations)
     page.fill("#search", "nothing-like-this")
     assert page.inner_text("#found").startswith("0 of")
-    assert problems == []
-    page.close()
 
 
-def test_runs_of_an_index_are_found_and_compared(browser, tmp_path):
-    for name, options in (("good", {}), ("bad", {"stale_reads": 1, "mutant": "M15"})):
-        store = make_run(tmp_path, run=name, **options)
-        store.write_results(judge(store))
-    path = write_index(tmp_path, catalogue(tmp_path))
-    page = new_page(browser, viewport={"width": 1200, "height": 900})
-    problems = []
-    page.on("console", lambda m: problems.append(m.text))
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto(path.as_uri())
+def test_runs_of_an_index_are_found_and_compared(new_page, folder):
+    page = new_page(write_index(folder, catalogue(folder)).as_uri())
     page.fill("#search", "m15 fail")
     assert page.inner_text("#found") == "1 of 2"
     assert page.locator("#runs tbody tr:visible").count() == 1
@@ -299,8 +292,6 @@ def test_runs_of_an_index_are_found_and_compared(browser, tmp_path):
     assert page.evaluate(left.format("footer")) == page.evaluate(left.format("h1"))
     page.set_viewport_size({"width": 420, "height": 800})
     eventually(page, "document.documentElement.scrollWidth <= 420")
-    assert problems == []
-    page.close()
 
 
 LINES_OF = """cell => {
@@ -310,13 +301,12 @@ LINES_OF = """cell => {
 }"""
 
 
-def test_on_a_narrow_screen_no_word_of_a_table_is_broken(browser, stored):
-    page, _, _ = opened(browser, stored)
+def test_on_a_narrow_screen_no_word_of_a_table_is_broken(opened, stored):
+    page = opened(stored, drawn=False)
     page.set_viewport_size({"width": 390, "height": 800})
     cells = page.locator("#faults td:first-child").all()
     assert cells
     assert {cell.evaluate(LINES_OF) for cell in cells} == {1}
-    page.close()
 
 
 PAPER_PX = 703
@@ -343,9 +333,8 @@ def inks(page, *selectors):
 BLACK_ON_PAPER = ("rgb(0, 0, 0)", "rgba(0, 0, 0, 0)")
 
 
-def test_a_printed_report_is_black_on_white_and_nothing_is_cut(browser, stored):
-    page, problems, _ = opened(browser, stored, color_scheme="dark")
-    drawn(page)
+def test_a_printed_report_is_black_on_white_and_nothing_is_cut(opened, stored):
+    page = opened(stored, color_scheme="dark")
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     printed(page)
     assert inks(page, "header.verdict", "#verdict", ".chip", ".check p") <= {BLACK_ON_PAPER}
@@ -357,21 +346,9 @@ def test_a_printed_report_is_black_on_white_and_nothing_is_cut(browser, stored):
     page.emulate_media(media="screen", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark
     eventually(page, f"({PAINTED})(['--leader'])[0]")
-    assert problems == []
-    page.close()
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder with a run that passed and one that failed, and their reports."""
-    root = tmp_path_factory.mktemp("folder")
-    for name, options in (("good", {}), ("bad", {"stale_reads": 1, "mutant": "M15"})):
-        store = make_run(root, run=name, **options)
-        write_report(store, judge(store))
-    return root
-
-
-def test_a_printed_index_is_black_on_white_and_nothing_is_cut(browser, folder):
+def test_a_printed_index_is_black_on_white_and_nothing_is_cut(new_page, folder):
     entries = catalogue(folder)
     day = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
     many = [
@@ -391,17 +368,16 @@ def test_a_printed_index_is_black_on_white_and_nothing_is_cut(browser, folder):
     ]
     path = folder / "many.html"
     path.write_text(render_index(folder, many))
-    page = new_page(browser, color_scheme="dark")
-    page.goto(path.as_uri())
-    printed(page)
+    page = printed(new_page(path.as_uri(), color_scheme="dark"))
     assert inks(page, "h1", ".chip", "#runs td") <= {BLACK_ON_PAPER}
     assert page.locator("figure.trend circle").count() >= 3
     assert page.locator(INTERACTIVE).locator("visible=true").count() == 0
     assert page.evaluate(CUT) == []
-    page.close()
 
 
-def test_the_pages_lead_from_the_index_to_each_report_and_file_from_any_web_server(browser, folder):
+def test_the_pages_lead_from_the_index_to_each_report_and_file_from_any_web_server(
+    new_page, folder
+):
     write_index(folder, catalogue(folder))
     quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(quiet, directory=folder)) as server:
@@ -409,15 +385,12 @@ def test_the_pages_lead_from_the_index_to_each_report_and_file_from_any_web_serv
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            page = new_page(browser)
-            problems, answers = [], {}
-            page.on("console", lambda m: problems.append(m.text))
-            page.on("pageerror", lambda error: problems.append(str(error)))
+            page, answers = new_page(url), {}
             page.on("response", lambda answer: answers.update({answer.url: answer.status}))
             for verdict in ("PASS", "FAIL"):
                 page.goto(url)
                 page.click(f"#runs tr:has(.chip:text-is('{verdict}')) a")
-                drawn(page)
+                page.wait_for_selector("#chart[data-drawn]")
                 assert page.inner_text("#verdict") == verdict
                 for link in page.locator("a[href]").all():
                     target = link.get_attribute("href")
@@ -428,8 +401,6 @@ def test_the_pages_lead_from_the_index_to_each_report_and_file_from_any_web_serv
                         page.go_back()
             assert len(answers) >= 3
             assert set(answers.values()) == {200}
-            assert problems == []
-            page.close()
         finally:
             server.shutdown()
             thread.join()

@@ -107,12 +107,7 @@ def test_a_good_run_says_so_and_names_every_check(good_page):
         assert name in body
     assert "deliberately faulty" not in body
     assert "algorithm: zones" in body
-
-
-@pytest.mark.slow
-def test_a_mutant_is_named_loudly(tmp_path):
-    body = text_of(page_of(make_run(tmp_path, mutant="M15")))
-    assert "mutant M15: " in body
+    assert "4.3.0" in body
 
 
 @pytest.mark.slow
@@ -150,14 +145,6 @@ def test_of_a_long_run_the_page_says_what_it_does_not_hold(tmp_path, monkeypatch
     assert "here for 10 operations" in body
 
 
-def test_who_led_and_which_fault_was_on_stand_above_the_operations(stale_page):
-    picture = stale_page[stale_page.index('<figure class="timeline') :]
-    picture = picture[: picture.index("</figure>")]
-    assert re.search(r">n\d leads</text>", picture)
-    assert ">partition</text>" in picture
-    assert "bar fault" in picture
-
-
 def test_what_took_effect_at_no_known_time_reaches_to_the_end_of_the_picture():
     """It has a completion behind every other: 292 years of nothing were drawn before it."""
     window = [
@@ -184,14 +171,6 @@ def test_the_operations_that_a_lost_write_names_are_drawn_as_well(tmp_path):
     page = page_of(make_run(tmp_path, lost_on="n1"))
     assert '<figure class="timeline' in page
     assert "w2.204" in text_of(page)
-
-
-@pytest.mark.slow
-def test_it_names_seed_versions_and_the_command_that_repeats_it(tmp_path):
-    page = page_of(make_run(tmp_path, seed=11))
-    assert "kraftprobe run --campaign RUN/plan.json" in text_of(page)
-    assert "seed 11" in text_of(page)
-    assert "4.3.0" in text_of(page)
 
 
 def test_faults_are_listed_with_what_was_measured(good_page):
