@@ -7,8 +7,9 @@ is stored in the run's plan, so the plan repeats the run even after the drawing 
 A random schedule has quiet times between faults, in which the quorum can recover, and never two
 faults at a time, with two exceptions. `nested`: some faults contain another of a different kind,
 which begins later and is healed earlier. `shaped`: some turns are a fragment of several faults that
-meet (`harness.plan.shapes`). Whether a fault may act on its node's state is decided when it is
-injected (`nemeses.legality`); if not, it is journaled as refused.
+meet (`harness.plan.shapes`); a kind that it aims at the leader has had its turn. Whether a fault
+may act on its node's state is decided when it is injected (`nemeses.legality`); if not, it is
+journaled as refused.
 
 A fault that is refused or has no effect is tried again (`harness.run.nemesis`): shortly after with
 the same parameters, then with others. These alternatives are drawn from the seed, too, and stored.
@@ -43,6 +44,8 @@ LEAD_OUT_S = 1.0
 """Quiet time after the last fault."""
 OTHERS = 2
 """Number of alternative parameters that are drawn for each fault."""
+_AGAIN = 4
+"""How often a part of a fragment is tried again as it is: together they outlast an election."""
 
 
 class ScheduleError(ValueError):
@@ -93,7 +96,8 @@ class RandomSchedule:
     nested: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
     """Share of faults that contain another fault, 0 to 1."""
     shaped: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
-    """Share of turns that are a shaped fragment, 0 to 1, where the plan has a kind for it."""
+    """Share of turns that are a shaped fragment, 0 to 1, where the plan has a kind for it; unless
+    0, the first is one after which a member stands for election that missed writes."""
 
 
 def draw(
@@ -115,39 +119,37 @@ def draw(
     if not kinds:
         return ()
     random = Random(f"{seed}/schedule")
-    free_s = duration_s - LEAD_IN_S - LEAD_OUT_S
-    needed_s = len(kinds) * (options.quiet_s[0] + options.fault_s[0]) - options.quiet_s[0]
-    if free_s < needed_s:
+    end_s = duration_s - LEAD_OUT_S
+    if end_s - LEAD_IN_S < (needed_s := _least_s(len(kinds), options)):
         least_s = needed_s + LEAD_IN_S + LEAD_OUT_S
         raise ScheduleError(
             f"duration_s: {duration_s:g} s are too short for {', '.join(kinds)}: "
             f"they need {least_s:g} s"
         )
-    # Share of each range that may be drawn above its least, so that all kinds fit.
-    most_s = len(kinds) * (options.quiet_s[1] + options.fault_s[1]) - options.quiet_s[1]
-    slack = 1.0 if most_s <= free_s else (free_s - needed_s) / (most_s - needed_s)
+    slack = _slack(len(kinds), end_s - LEAD_IN_S, options)
     due = list(kinds)
     random.shuffle(due)
     entries: list[Entry] = []
     seen: set[str] = set()
     fragments: list[Entry] = []
-    is_shaped = options.shaped and len(nodes) >= shapes.NODES_MIN
+    is_shaped = options.shaped and is_led and len(nodes) >= shapes.NODES_MIN
     away = [kind for kind in kinds if kind in shapes.AWAY] if is_shaped else []
-    turn_s = options.quiet_s[1] + options.fault_s[1]
     maker = shapes.Draw(random, away, nodes, options.quiet_s, options.fault_s)
     at_s = LEAD_IN_S
     while True:
-        if away and random.random() < options.shaped:
-            parts = shapes.fragment(maker)
-            after_s = max(part.end_s for part in parts) + options.quiet_s[1]
-            if at_s + after_s + len(due) * turn_s <= duration_s - LEAD_OUT_S:
+        if away and (not fragments or random.random() < options.shaped):
+            parts = shapes.fragment(maker) if fragments else shapes.stale_stand(maker)
+            after_s = at_s + max(part.end_s for part in parts) + options.quiet_s[1]
+            left = [kind for kind in due if not any(part.is_turn_of(kind) for part in parts)]
+            if after_s + _least_s(len(left), options) <= end_s:
                 fragments += (_part(part, at_s) for part in parts)
-                at_s += after_s
+                due, at_s = left, after_s
+                slack = _slack(len(due), end_s - at_s, options)
                 continue
         for_s = _between(random, options.fault_s, slack)
         if due:
             kind = due.pop(0)
-        elif at_s + for_s <= duration_s - LEAD_OUT_S:
+        elif at_s + for_s <= end_s:
             kind = random.choice(list(kinds))
         else:
             drawn = (*_with_alternatives(seed, entries, nodes, is_led=is_led), *fragments)
@@ -161,10 +163,22 @@ def draw(
         at_s += for_s + _between(random, options.quiet_s, slack)
 
 
+def _least_s(kinds: int, options: RandomSchedule) -> float:
+    """Return how long so many turns take at least."""
+    return kinds * (options.quiet_s[0] + options.fault_s[0]) - options.quiet_s[0]
+
+
+def _slack(kinds: int, free_s: float, options: RandomSchedule) -> float:
+    """Return the share of each range that may be drawn above its least, so that all kinds fit."""
+    needed_s = _least_s(kinds, options)
+    most_s = kinds * (options.quiet_s[1] + options.fault_s[1]) - options.quiet_s[1]
+    return 1.0 if most_s <= free_s else (free_s - needed_s) / (most_s - needed_s)
+
+
 def _part(part: shapes.Away, at_s: float) -> Entry:
-    """Make an entry of a part of a fragment; it means its moment, so it has no alternatives."""
+    """Make an entry of a part of a fragment, which is tried again as it is."""
     begin_s, for_s = round(at_s + part.begin_s, 3), round(part.end_s - part.begin_s, 3)
-    return Entry(begin_s, part.kind, part.parameters, for_s)
+    return Entry(begin_s, part.kind, part.parameters, for_s, (part.parameters,) * _AGAIN)
 
 
 def _with_alternatives(

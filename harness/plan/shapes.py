@@ -24,6 +24,8 @@ AWAY = ("kill", "stop", "pause", "partition", "power-loss")
 """Kinds of fault that take a node away from the others."""
 NODES_MIN = 3
 """With fewer every node that is away stops the quorum."""
+_MEANWHILE_S = 0.2
+"""How long before some are back the others go: as long as it takes to take these away."""
 CRASHES = ("kill", "stop", "power-loss")
 """Those after which it starts anew and recovers."""
 
@@ -36,6 +38,10 @@ class Away:
     end_s: float
     kind: str
     targets: str
+
+    def is_turn_of(self, kind: str) -> bool:
+        """Whether it is what a schedule's first turn of the kind is for: it hits the leader."""
+        return (kind, "leader") == (self.kind, self.targets)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -75,6 +81,24 @@ class Draw:
         """Draw by which fault the targets are away."""
         crashes = [kind for kind in self.kinds if kind in CRASHES] if crash else []
         return Away(begin_s, end_s, self.random.choice(crashes or self.kinds), targets)
+
+
+def stale_stand(draw: Draw) -> list[Away]:
+    """Followers, a minority, miss writes, and then stand for election.
+
+    Those who acknowledged the writes crash before these are back, their leader first, and start
+    when these have timed out, their leader last: whoever grants one of them a vote has more than it
+    (Raft 5.4.1).
+    """
+    stale = ",".join(["follower"] * ((len(draw.nodes) - 1) // 2))
+    back_s = draw.long_s()
+    start_s = back_s + draw.rest_s()
+    crash = "kill" if "kill" in draw.kinds else draw.random.choice(draw.kinds)
+    return [
+        draw.away(0.0, back_s, stale),
+        Away(back_s - 2 * _MEANWHILE_S, start_s + draw.rest_s(), crash, "leader"),
+        Away(back_s - _MEANWHILE_S, start_s, crash, "untouched"),
+    ]
 
 
 def left_behind_leads(draw: Draw) -> list[Away]:
@@ -136,6 +160,7 @@ def last_holder(draw: Draw) -> list[Away]:
 
 
 SHAPES: tuple[Callable[[Draw], list[Away]], ...] = (
+    stale_stand,
     left_behind_leads,
     two_behind_in_turn,
     hit_in_recovery,

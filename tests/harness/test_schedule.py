@@ -3,16 +3,20 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import harness.campaigns
 from harness.plan.schedule import Entry, RandomSchedule, ScheduleError, draw, steps
 from nemeses.registry import FAULTS
 
 NODES = ("n1", "n2", "n3")
 KINDS = tuple(FAULTS)
+CAMPAIGNS = Path(harness.campaigns.__file__).parent
 ROOMY_S = 30.0 + 6 * len(KINDS)
 """Enough for every kind to come once, with time to spare."""
 
@@ -160,8 +164,8 @@ def shaped(seed, nodes=FIVE, kinds=("kill", "pause", "partition"), duration_s=12
 
 
 def away_s(entries):
-    """[(begin, end, targets)] of the parts of fragments, which have no alternatives."""
-    parts = [entry for entry in entries if not entry.alternatives]
+    """[(begin, end, targets)] of the parts of fragments, which are tried again as they are."""
+    parts = [entry for entry in entries if entry.alternatives == (entry.parameters,) * 4]
     return [(part.at_s, part.at_s + part.for_s, part.parameters["targets"]) for part in parts]
 
 
@@ -181,7 +185,7 @@ def test_a_shaped_schedule_has_every_kind_once_within_its_time_and_parts_that_fa
 @given(st.integers(0, 2**32))
 @settings(max_examples=30, deadline=None)
 def test_parts_of_a_fragment_that_name_nodes_leave_a_majority(seed):
-    parts = [part for part in away_s(shaped(seed)) if part[2] != "leader"]
+    parts = [part for part in away_s(shaped(seed)) if part[2].startswith("node:")]
     for begin_s, _, _ in parts:
         gone = [targets.split(",") for begin, end, targets in parts if begin <= begin_s < end]
         assert len({node for nodes in gone for node in nodes}) <= 2
@@ -200,6 +204,34 @@ def test_each_order_of_faults_that_loses_data_comes_soon():
         (True, False, False),
         (False, True, True),
     }
+
+
+@given(st.integers(0, 2**32), st.sampled_from([("n1", "n2", "n3"), FIVE]))
+@settings(max_examples=30, deadline=None)
+def test_a_shaped_schedule_begins_with_those_behind_alone_before_the_others_start(seed, nodes):
+    first, gone, crash = away_s(shaped(seed, nodes))[:3]
+    targets = "follower" if len(nodes) == 3 else "follower,follower"
+    assert (first[2], gone[2], crash[2]) == (targets, "leader", "untouched")
+    assert gone[0] < crash[0] < first[1] < crash[1] < gone[1]
+
+
+@pytest.mark.parametrize(("name", "nodes"), [("quick", NODES), ("standard", FIVE)])
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=30, deadline=None)
+def test_the_shipped_campaigns_have_time_for_it_and_for_each_kind_at_the_leader(name, nodes, seed):
+    given = tomllib.loads((CAMPAIGNS / f"{name}.toml").read_text())
+    spans = {key: tuple(value) for key, value in given["schedule"].items() if key != "shaped"}
+    options = RandomSchedule(**spans, shaped=given["schedule"]["shaped"])
+    entries = draw(seed, given["faults"], given["duration_s"], nodes, options)
+    assert away_s(entries)[2][2] == "untouched"
+    assert {entry.fault for entry in entries} == set(given["faults"])
+    for fault in ("pause", "partition"):
+        assert any(e.fault == fault and e.parameters["targets"] == "leader" for e in entries)
+
+
+def test_a_system_without_leaders_has_no_fragments():
+    kinds = ("kill", "pause", "partition")
+    assert away_s(draw(1, kinds, 120, FIVE, SHAPED, is_led=False)) == []
 
 
 def test_two_nodes_and_kinds_that_take_no_node_away_have_no_fragments():
