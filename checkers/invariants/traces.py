@@ -241,7 +241,7 @@ class UpToDateVote(Invariant):
 
     Judged where a vote names what the candidate has, once the logs show of which epoch the last
     record below the voter's high watermark is: a log that ends in a later epoch is newer, however
-    short.
+    short. After a start it has what it had announced before, as far as its log goes.
     """
 
     name = "up-to-date-vote"
@@ -251,9 +251,22 @@ class UpToDateVote(Invariant):
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
         self._granted: list[tuple[str, int, Fields]] = []
+        self._before: dict[str, int] = {}
+        """By node that starts: the high watermark of its processes before."""
+        self._kept: dict[str, int] = {}
+        """By node that has started: what its log has of that."""
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        before = max(self.quorum.mark(node), self._kept.pop(node, 0), self._before.get(node, 0))
+        is_other = self.quorum.electorate.is_replaced(node, str(fields.get("directory_id") or ANY))
+        self._before[node] = 0 if is_other else before
+
+    def on_log_end(self, node: str, fields: Fields) -> None:
+        self._before[node] = min(self._before.get(node, 0), fields["end_offset"])
+        self._kept[node] = self._before[node]
 
     def on_vote(self, node: str, fields: Fields) -> None:
-        mark = self.quorum.mark(node)
+        mark = max(self.quorum.mark(node), self._kept.get(node, 0))
         if fields["granted"] and 0 <= fields.get("last_offset", mark) < mark:
             self._granted.append((node, mark, fields))
 

@@ -74,6 +74,10 @@ FALSE = {
     "a log that ends below its mark": ([RESTART, log_end(5)], "committed-kept"),
     "a vote for who has less": ([vote(1, 5)], "up-to-date-vote"),
     "a PreVote for who has less": ([vote(1, 5, pre_vote=True)], "up-to-date-vote"),
+    "a vote for who has less than it had before its start": (
+        [RESTART, log_end(6), (*vote(1, 5), 1)],
+        "up-to-date-vote",
+    ),
     "a snapshot that is not there": ([("snapshot", {"offset": 6, "epoch": 1})], "snapshots-kept"),
 }
 TRUE = [
@@ -91,7 +95,8 @@ TRUE = [
     [vote(1, 6)],
     [vote(2, 3)],  # newer, by its epoch
     [vote(1, 5, granted=False)],
-    [RESTART, recovered(6), (*vote(1, 5), 1)],  # nothing announced since
+    [RESTART, recovered(6), (*vote(1, 5), 1)],  # where its log ends is not known
+    [RESTART, recovered(6), log_end(6), (*vote(1, 6), 1)],
     [append(6, 6), ("truncate", {"end_offset": 6, "epoch": 1}), RESTART, recovered(7, epoch=2)],
 ]
 
