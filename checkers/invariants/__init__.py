@@ -29,7 +29,7 @@ left. Each class names the events that it reads, and its source.
 | snapshot-committed | a snapshot ends where a committed batch of its epoch does | cause | yes |
 | snapshot-durable | a snapshot that is announced is on the disk, whole, with the voters | node | no: disk |
 | snapshot-agreement | snapshots of one id have equal bytes on all nodes | node | no: disk |
-| own-commit | a leader notes as committed only what it appended in its epoch | node | yes |
+| own-commit | a leader commits by counting what it appended in its epoch, and nothing before | node | yes |
 | claim-after-replay | a controller claims only past its epoch's start | node | yes |
 | ack-committed | an acknowledged write is below the high watermark of the node that answers | node | yes |
 | read-confirmed | a linearizable read is answered after leadership was confirmed | none | yes |

@@ -243,14 +243,15 @@ class OwnCommit(Invariant):
     """What a leader notes as committed it appended itself, as the leader of its present epoch.
 
     It commits by counting batches of its own epoch only; those of earlier epochs are committed with
-    them. What waited for a commit as it lost its leadership is lost with it: when the node leads
-    again, other batches may lie at these offsets. A follower counts nothing, its mark is its
-    leader's: nothing is asked of it, nor of a node whose `state` is not stored.
+    them (figure 8): so its high watermark lies above its epoch's start. What waited for a commit as
+    it lost its leadership is lost with it: when the node leads again, other batches may lie at
+    these offsets. A follower counts nothing, its mark is its leader's: nothing is asked of it, nor,
+    of batches, of a node whose `state` is not stored.
     """
 
     name = "own-commit"
-    source = "Raft 5.4.2; KafkaRaftClient, appendPurgatory"
-    reads = frozenset({"start", "state", "append", "commit"})
+    source = "Raft 5.4.2; LeaderState, maybeUpdateHighWatermark; KafkaRaftClient, appendPurgatory"
+    reads = frozenset({"epoch-start", "hw"})
     own = True
 
     def __init__(self, quorum: Quorum) -> None:
@@ -266,6 +267,16 @@ class OwnCommit(Invariant):
     def on_append(self, node: str, fields: Fields) -> None:
         if node in self.quorum.leads:
             self._appended[node].add(fields["last_offset"])
+
+    def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
+        epoch, offset = fields["epoch"], fields["offset"]
+        start = self.quorum.epoch_starts.get(epoch, -1)
+        if offset > start:
+            return None
+        return Broken(
+            f"{node} announces {offset} as committed as the leader of epoch {epoch}, which starts "
+            f"at {start}: nothing of it is"
+        )
 
     def on_commit(self, node: str, fields: Fields) -> Broken | None:
         epoch, last_offset = self.quorum.leads.get(node), fields["last_offset"]

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from checkers.invariants.commits import OwnCommit
 from checkers.invariants.merge import by_causes
 from checkers.invariants.watcher import Watcher
 from checkers.registry import CheckSpec, run_check
@@ -127,6 +128,17 @@ def test_what_breaks_an_invariant_fails_by_the_clock_and_by_causes(kind, events)
 )
 def test_what_is_allowed_passes(event):
     assert judged(with_trace("n2", event)) == (Status.PASS, set())
+
+
+@pytest.mark.parametrize(
+    ("offset", "kinds"), [(5, {"own-commit"}), (6, {"own-commit"}), (7, set())]
+)
+def test_a_leader_commits_nothing_before_a_record_of_its_own_epoch(offset, kinds):
+    watcher = Watcher(among=(OwnCommit,))
+    watcher.take("n2", "epoch-start", {"epoch": 2, "offset": 6})
+    watcher.take("n2", *high_watermark(offset, epoch=2, replicas={}))
+    watcher.take("n1", *high_watermark(6, epoch=2))
+    assert {violation.property for violation in watcher.violations} == kinds
 
 
 def voters(offset):
