@@ -237,7 +237,13 @@ class MonotonicEpoch(Invariant):
         known, epoch = self.quorum.epochs.get(node, 0), fields["epoch"]
         return Broken(f"{node} went from epoch {known} to {epoch}") if epoch < known else None
 
-    on_quorum_state = on_state
+    def on_quorum_state(self, node: str, fields: Fields) -> Broken | None:
+        """Compare with what its next start would read: without a file epoch 0, and no vote."""
+        broken = self.on_state(node, fields)
+        if broken is None or not fields.get("absent"):
+            return broken
+        known = self.quorum.epochs[node]
+        return Broken(f"{node} was in epoch {known}, and left no quorum-state file that says so")
 
 
 class DurableVote(Invariant):

@@ -65,6 +65,8 @@ from results.store.evidence_files import (
 from results.store.run_store import RunStore
 
 QUORUM_STATE = "quorum-state"
+_NO_STATE = {"leaderId": -1, "leaderEpoch": 0, "votedId": -1, "absent": True}
+"""What a node that starts without the file begins with."""
 
 
 class EvidenceError(Exception):
@@ -138,7 +140,7 @@ def _collect_node(store: RunStore, layout: Layout, node: str) -> None:
     try:
         state = json.loads(read_plain(path, bytes_max=SEGMENT_BYTES_MAX).decode("utf-8"))
     except FileNotFoundError:
-        raise EvidenceError(f"there is no {QUORUM_STATE} file") from None
+        state = dict(_NO_STATE)
     except ValueError as error:
         raise EvidenceError(f"{path}: it is no JSON document") from error
     if not isinstance(state, dict):
@@ -149,6 +151,8 @@ def _collect_node(store: RunStore, layout: Layout, node: str) -> None:
     state["traceBytes"] = len(_content(trace_file))
     state["directoryId"] = directory_of(Path(layout.data_folder(store.node_path(node))))
     store.write_evidence(node, QUORUM_STATE_FILE, [state])
+    if state.get("absent"):
+        raise EvidenceError(f"there is no {QUORUM_STATE} file")
 
 
 def directory_of(folder: Path) -> str:

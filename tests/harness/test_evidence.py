@@ -156,6 +156,17 @@ def test_a_stored_run_is_judged_anew_as_before(stored, tmp_path):
     assert (results.status, problems) == (Status.PASS, [])
 
 
+@pytest.mark.slow
+def test_a_node_that_kept_no_quorum_state_has_forgotten_its_epoch(stored, tmp_path):
+    results, problems = again(
+        stored, tmp_path / "run", lambda logs: logs["n2"].with_name("quorum-state").unlink()
+    )
+    found = next(check for check in results.checks if check.checker == "invariants")
+    kinds = {anomaly["kind"] for anomaly in found.anomalies}
+    assert (found.status, problems) == (Status.FAIL, ["n2: there is no quorum-state file"])
+    assert kinds == {"monotonic-epoch", "kept-state"}
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_bit_that_was_flipped_in_a_segment_is_unknown(stored, tmp_path, seed):
     draw = random.Random(seed)
