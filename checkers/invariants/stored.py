@@ -139,7 +139,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     epochs = len(judged.watcher.quorum.leader_of)
     return evidence_result(
         NAME,
-        [*judged.anomalies, *alone],
+        [*judged.anomalies, *alone, *leader_age.leaders_by_their_word(evidence, run.notes)],
         missing=missing,
         doubts=[*judged.doubts, *maybe_alone],
         cancelled=cancelled(),
@@ -261,8 +261,8 @@ class _Judged:
             yield node, "changed", dict(zip(("batch", "known"), batches, strict=True))
         for node, state in self.evidence.quorum_states.items():
             election = {"epoch": state["leaderEpoch"], "leader_id": state["leaderId"]}
-            voters = {"current_voters": voter_ids(state)}
-            yield node, "quorum-state", {**election, "voted_id": state["votedId"], **voters}
+            election |= {"voted_id": state["votedId"], "absent": state.get("absent") is True}
+            yield node, "quorum-state", {**election, "current_voters": voter_ids(state)}
         yield from self._ends()
 
     def _ends(self) -> Iterator[tuple[str, str, Fields]]:

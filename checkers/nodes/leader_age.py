@@ -18,6 +18,19 @@ kernel's. A voter without a whole trace, or with another clock, counts as heard 
 voters with traces that had ended by then to find a leader alone, that is a doubt. A simulated
 world sees Fetches arrive, and judges by that (`checkers.invariants.leading`). Complexity:
 O(events log events).
+
+Of nodes that trace neither appends nor Fetches (Kafka's) their answers are judged. Once a majority
+of the voters is in later epochs, they send the leader of an earlier one no Fetch of it any more.
+It may have some in its queue; but one thread takes what has arrived, in order, looks whether a
+majority was heard of, and says who leads (DescribeQuorum). So accused is who answers, again and
+again with little time between, that it leads the earlier epoch,
+
+- a first and a second time after the majority had left it: what came before is taken by then,
+- and for more than a time-out and `ANSWERS_SLACK_MS` from the second time on.
+
+A pause or a stall is a gap between answers, after which they are counted anew. Left out are runs in
+which voters changed, as then majorities need not have a voter in common, and nodes whose clock the
+nemesis had touched: Kafka's time-outs are by the wall clock (docs/findings/clock-set-back.md).
 """
 
 from __future__ import annotations
@@ -31,13 +44,19 @@ from dataclasses import dataclass
 from checkers.evidence import Evidence, TraceEvent
 from checkers.history import Event
 from checkers.history.recorded import statements
+from checkers.runs.faults import LEADS, targets_of
 from checkers.verdict import Anomaly, anomaly
 
 SLACK_MS = 1_000.0
 """For scheduling and the way of a message on a busy machine."""
+CLOCKS = frozenset({"clock-jump", "clock-skew", "clock-drift", "clock-strobe", "timer-rate"})
 THROTTLED_MS = 5_000.0
 """How late a message may be behind a full queue."""
 _APPENDS_MIN = 3
+ANSWERS_SLACK_MS = 500.0
+"""For the way of a message to a node that answers all the time."""
+_GAP_MS = 1_200.0
+"""Answers that are further apart leave room for a pause."""
 
 Contacts = Mapping[tuple[str, int, int], Sequence[int]]
 """(voter, id of the asked node, epoch) -> when it sent a Fetch, ascending."""
@@ -125,6 +144,75 @@ def leaders_without_quorum(
     return sure, doubts
 
 
+def leaders_by_their_word(evidence: Evidence, events: Sequence[Event]) -> list[Anomaly]:
+    """Find, once an epoch, who said for too long that it leads, while another led a later one."""
+    traced = [event for trace in evidence.traces.values() for event in trace]
+    electorates = {frozenset(e.fields["voters"]) for e in traced if e.event == "voters"}
+    if len(electorates) != 1:
+        return []
+    voters = {f"n{voter_id}" for voter_id in next(iter(electorates))}
+    answers: defaultdict[tuple[str, int], list[Event]] = defaultdict(list)
+    for note in statements(events, LEADS):
+        answers[str(note.value["node"]), int(note.value["epoch"])].append(note)
+    found: list[Anomaly] = []
+    for (node, epoch), notes in answers.items():
+        starts = _starts(evidence.traces.get(node, ()))
+        timeouts_ms = [start.timeout_ms for start in starts if start is not None]
+        left_ns = _majority_left_ns(evidence, voters, epoch)
+        if left_ns is None or not timeouts_ms:
+            continue
+        said = [note for note in notes if note.time_ns - _took_ns(note) > left_ns]
+        late = _first_late(said, max(timeouts_ms) + ANSWERS_SLACK_MS, events)
+        if late is not None and not _has_touched_clock(events, node, late.time_ns):
+            explanation = (
+                f"{node} still said that it leads epoch {epoch} "
+                f"{(late.time_ns - left_ns) / 1e9:.1f} s after a majority of the voters had begun "
+                "later epochs, and had said so all the time"
+            )
+            found.append(anomaly(NAME, explanation, node=node, epoch=epoch, index=late.index))
+    return found
+
+
+def _majority_left_ns(evidence: Evidence, voters: Collection[str], epoch: int) -> int | None:
+    """Return when a majority of the voters was in later epochs, in the run; None: never."""
+    left_ns: list[int] = []
+    for voter in voters:
+        trace = evidence.traces.get(voter, ())
+        states = (event for event in trace if event.event == "state")
+        first = next((state for state in states if state.fields["epoch"] > epoch), None)
+        at_ns = None if first is None else evidence.run_ns(first)
+        left_ns += [] if at_ns is None else [at_ns]
+    majority = len(voters) // 2 + 1
+    return sorted(left_ns)[majority - 1] if len(left_ns) >= majority else None
+
+
+def _first_late(said: Sequence[Event], limit_ms: float, events: Sequence[Event]) -> Event | None:
+    """Return the first answer that comes too late after the second of those without a gap."""
+    row: list[Event] = []
+    for note in said:
+        if row and note.time_ns - row[-1].time_ns > _GAP_MS * 1e6:
+            row = []
+        row.append(note)
+        if len(row) < _APPENDS_MIN:
+            continue
+        late_ms = _late_ms([event for event in events if event.time_ns <= note.time_ns])
+        if note.time_ns - _took_ns(note) - row[1].time_ns > (limit_ms + late_ms) * 1e6:
+            return note
+    return None
+
+
+def _took_ns(note: Event) -> float:
+    return float(note.value["took_ms"]) * 1e6
+
+
+def _has_touched_clock(events: Sequence[Event], node: str, until_ns: int) -> bool:
+    """Whether the nemesis had touched the clock of a node by then."""
+    return any(
+        event.f in CLOCKS and event.time_ns <= until_ns and node in targets_of(event)
+        for event in statements(events)
+    )
+
+
 def _of_node(
     evidence: Evidence,
     trace: Sequence[TraceEvent],
@@ -203,8 +291,11 @@ def _contacts(evidence: Evidence) -> tuple[Contacts, set[str]]:
 
 def _clocks(trace: Sequence[TraceEvent]) -> frozenset[str]:
     """Name every clock that a node's incarnations had; an unnamed one is empty."""
-    starts = [_clock(event) for event in trace if event.event == "start"]
-    return frozenset("" if clock is None else clock.name for clock in starts)
+    return frozenset("" if clock is None else clock.name for clock in _starts(trace))
+
+
+def _starts(trace: Sequence[TraceEvent]) -> list[_Clock | None]:
+    return [_clock(event) for event in trace if event.event == "start"]
 
 
 def _clock(start: TraceEvent) -> _Clock | None:

@@ -22,7 +22,9 @@ TOOK_MS, SINCE_MS = "took_ms", "since_ms"
 """Details of an injection: how long before it was journaled it began, as a step is journaled when
 it is done. One for good, that took so long, is over then; one that has acted since goes on."""
 _MS_MAX = 10**12
-NO_FAULT = frozenset({"leader", "phase", OWN_DELAYS})
+LEADS = "leads"
+"""The harness's note that a node answered that it leads."""
+NO_FAULT = frozenset({"leader", LEADS, "phase", OWN_DELAYS})
 """Nemesis events that observe or mark, and do nothing."""
 
 

@@ -2,7 +2,9 @@
 
 The observer asks the nodes in turn to describe the quorum, believes the answer with the highest
 epoch, and journals changes. The verdict takes leader changes from it, clients a hint, and the
-report its strip of leaders; no check of correctness depends on it.
+report its strip of leaders. A node that says that it leads is asked in every turn, and each such
+answer is journaled: one that goes on for too long ignores that no majority follows it
+(`checkers.nodes.leader_age`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import asyncio
 import itertools
 
 from checkers.history import EventType
+from checkers.runs.faults import LEADS
 from cluster.backends.base import Backend, Listener
 from cluster.client.admin_client import Client
 from cluster.client.caller import CallFailed
@@ -84,6 +87,8 @@ class Observer:
         self._recorder = recorder
         self._tracker = tracker
         self._known: Leadership | None = None
+        self._leading: set[str] = set()
+        """Nodes that said, when they were last asked, that they lead."""
         self._deaths_journaled = 0
 
     @property
@@ -107,11 +112,23 @@ class Observer:
         A majority of the nodes takes part in an epoch, so a turn over all nodes finds its leader.
         """
         for node in itertools.cycle(self.nodes):
-            answer = await self._ask_node(node)
-            if answer is not None:
-                self._note(answer)
+            for asked in sorted({node, *self._leading}):
+                await self._look_at(asked)
             self.journal_deaths()
             await asyncio.sleep(POLL_INTERVAL_S)
+
+    async def _look_at(self, node: str) -> None:
+        loop = asyncio.get_running_loop()
+        asked_s = loop.time()
+        answer = await self._ask_node(node)
+        if answer is not None:
+            self._note(answer)
+        if answer is None or not answer.by_itself:
+            self._leading.discard(node)
+            return
+        self._leading.add(node)
+        took_ms = round((loop.time() - asked_s) * 1000, 3)
+        self._recorder.note(LEADS, {"node": node, "epoch": answer.epoch, "took_ms": took_ms})
 
     def journal_deaths(self) -> None:
         """Journal the unexpected deaths of nodes since the last call."""

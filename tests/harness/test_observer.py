@@ -75,10 +75,11 @@ def nothing():
     pass
 
 
-def test_the_first_leader_is_journaled_once_and_every_node_is_asked_in_turn(quorum):
+def test_the_first_leader_is_journaled_once_and_asked_in_each_turn_beside_a_node(quorum):
     journal, tracker = watch(quorum, (nothing, 2 * TURN_S - POLL_INTERVAL_S / 2))
     assert journal.noted("leader") == [{"leader": "n1", "epoch": 1}]
-    assert quorum.asked == [*NODES, *NODES]
+    assert quorum.asked == ["n1", "n1", "n2", "n1", "n3", "n1", "n1", "n2", "n1", "n3"]
+    assert [(said["node"], said["epoch"]) for said in journal.noted("leads")] == [("n1", 1)] * 6
     assert (tracker.guess, tracker.epoch) == ("n1", 1)
 
 
@@ -178,3 +179,16 @@ def test_a_question_without_a_bound_of_its_own_holds_up_neither_answers_nor_deat
 
     assert loop.run(run()).leader == "n2"
     assert [value["node"] for value in journal.noted("crash")] == ["n3"]
+
+
+def test_who_leads_on_in_an_earlier_epoch_is_asked_on(quorum):
+    def split():
+        quorum.says.update(n2=(2, 2), n3=(2, 2))
+
+    def heal():
+        quorum.says["n1"] = (2, 2)
+
+    journal, _ = watch(quorum, (nothing, TURN_S), (split, TURN_S), (heal, TURN_S))
+    said = [(said["node"], said["epoch"]) for said in journal.noted("leads")]
+    assert said.count(("n1", 1)) == 7
+    assert said[-3:] == [("n2", 2)] * 3

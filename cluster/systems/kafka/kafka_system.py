@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
 
+from cluster.node.kraft.quorum.config import CHECK_QUORUM_FETCH_TIMEOUTS
 from cluster.node.runtime.trace import clock_name
 from cluster.node.security.tls import PLAINTEXT
 from cluster.node.wire.uuid_text import uuid_to_text
@@ -27,10 +28,11 @@ LOGGING: Final = "log4j2.properties"
 START_FILE: Final = "start.json"
 
 SESSION_TIMEOUT: Final = "broker.session.timeout.ms"
+FETCH_TIMEOUT: Final = "controller.quorum.fetch.timeout.ms"
 SETTINGS: Mapping[str, object] = {
     "controller.quorum.election.timeout.ms": 1000,  # Kafka's own
     "controller.quorum.election.backoff.max.ms": 1000,  # Kafka's own
-    "controller.quorum.fetch.timeout.ms": 1000,  # Kafka: 2000; fail-over starts with it
+    FETCH_TIMEOUT: 1000,  # Kafka: 2000; fail-over starts with it
     "controller.quorum.request.timeout.ms": 1000,  # Kafka: 2000
     # Kafka: 9000 and 2000. Who was killed can register again only once the session has ended.
     SESSION_TIMEOUT: 3000,
@@ -189,7 +191,9 @@ class KafkaSystem(KafkaLayout, System):
         ]
         run = (java, *JVM, logging, *classes, "kafka.Kafka", config)
         data = str(self.data_folder(folder))
-        return start_file(node, data, format_command, run, dynamic=self._dynamic)
+        timeout_ms = CHECK_QUORUM_FETCH_TIMEOUTS * float(str(self._settings[FETCH_TIMEOUT]))
+        more = {"check_quorum_timeout_ms": timeout_ms}
+        return start_file(node, data, format_command, run, dynamic=self._dynamic, facts=more)
 
 
 def starting(node: Placement) -> tuple[str, ...]:
@@ -199,7 +203,13 @@ def starting(node: Placement) -> tuple[str, ...]:
 
 
 def start_file(
-    node: Placement, data: str, format_command: Sequence[str], run: Sequence[str], *, dynamic: bool
+    node: Placement,
+    data: str,
+    format_command: Sequence[str],
+    run: Sequence[str],
+    *,
+    dynamic: bool,
+    facts: Mapping[str, object] | None = None,
 ) -> str:
     """Render what `cluster.systems.kafka.start` does: format the folder `data`, then run the node.
 
@@ -217,6 +227,7 @@ def start_file(
     start = {
         "node_id": node.node_id,
         "clock": clock_name(),
+        "facts": facts or {},
         "data": data,
         "format": [*format_command, *initial],
         "format_again": [*format_command, *again],

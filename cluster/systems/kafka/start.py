@@ -39,6 +39,7 @@ def main(arguments: list[str]) -> None:
         for path in (*data.rglob("*"), data, before, before.parent):
             _sync(path)
     facts = {"node_id": config["node_id"], "clock": config["clock"], "pid": os.getpid()}
+    facts |= config["facts"]
     properties = (data / "meta.properties").read_text(encoding="utf-8")
     # On a line of its own: a kill may have left half a line.
     line = {**facts, "directory_id": dict(_pairs(properties)).get("directory.id", "")}

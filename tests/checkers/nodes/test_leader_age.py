@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from checkers.evidence import TraceEvent
+from checkers.evidence import TraceEvent, run_clock
 from checkers.history import NEMESIS, Event, EventType
+from checkers.nodes.leader_age import leaders_by_their_word
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
 from tests.checkers.evidence.run_evidence import good_run, with_evidence
@@ -194,3 +195,66 @@ def test_links_that_the_nemesis_made_slow_count_in_the_leaders_favour(fault, par
     other = (Event(0, 0, NEMESIS, EventType.INVOKE, "pause", None, {**value, "fault": "pause"}),)
     alone = run_of(leader(appends_until_s=until_s), *followers, happened=other)
     assert found(alone) == {"led-alone"}
+
+
+def said(*times_s: float, node: str = "n1", epoch: int = 1) -> list[Event]:
+    """Answers of a node, to whoever asked 100 ms before, that it leads an epoch."""
+    value = {"node": node, "epoch": epoch, "took_ms": 100.0}
+    return [note(at_s, "leads", value) for at_s in times_s]
+
+
+def note(at_s: float, f: str, value: dict[str, Any]) -> Event:
+    return Event(0, int(at_s * 1e9), NEMESIS, EventType.OK, f, value=value)
+
+
+def every(step_s: float, begin_s: float, end_s: float) -> list[float]:
+    return [begin_s + step_s * n for n in range(int((end_s - begin_s) / step_s) + 1)]
+
+
+def deposed(*happened: Event, changed: bool = False) -> set[str]:
+    """n1 leads epoch 1; n2 begins epoch 2 at 8 s, and n3 votes for it at 10 s."""
+    clock = {"name": "start", "clock": "boot", "origin_ns": 0, "run": "r"}
+    traces = [
+        events("n1", start("n1"), voters(1, 2, 3), state(0.9, "n1", 1)),
+        events("n2", start("n2"), voters(1, 2, 3), state(8.0, "n2", 2, epoch=2)),
+        events("n3", start("n3"), voters(*(1, 2, 3)[changed:]), state(10.0, "n3", 2, epoch=2)),
+    ]
+    in_order = sorted(happened, key=lambda event: event.time_ns)
+    run = run_of(*traces, happened=(note(0.0, "phase", clock), *in_order))
+    evidence = with_evidence(run, run_clock=run_clock(run.notes)).evidence
+    assert evidence is not None
+    return {str(found["kind"]) for found in leaders_by_their_word(evidence, run.notes)}
+
+
+def test_who_says_for_too_long_that_it_leads_an_earlier_epoch_is_reported():
+    assert deposed(*said(*every(0.3, 10.2, 13.0))) == {"led-alone"}
+
+
+@pytest.mark.parametrize(
+    "times_s",
+    [
+        every(0.3, 10.2, 12.4),  # a Fetch of the majority came just before the second answer
+        every(0.3, 7.0, 12.4),  # n3 may have fetched until it left the epoch
+        [10.2, 12.6],  # it may have been paused, with Fetches in its sockets
+        [*every(0.3, 10.2, 11.2), *every(0.3, 13.0, 15.0)],
+    ],
+)
+def test_a_deposed_leader_may_say_so_for_a_while(times_s):
+    assert deposed(*said(*times_s)) == set()
+
+
+@pytest.mark.parametrize(
+    ("f", "value"),
+    [
+        ("clock-jump", {"phase": "inject", "targets": ["n1"]}),
+        ("delay", {"phase": "inject", "parameters": {"delay_ms": 3000}}),
+    ],
+)
+def test_a_clock_that_was_touched_and_late_messages_excuse_it(f, value):
+    answers = said(*every(0.3, 10.2, 13.0))
+    assert deposed(note(9.0, f, value), *answers) == set()
+    assert deposed(*answers, note(14.0, f, value)) == {"led-alone"}
+
+
+def test_majorities_of_changed_voters_need_not_meet():
+    assert deposed(*said(*every(0.3, 10.2, 13.0)), changed=True) == set()

@@ -273,6 +273,8 @@ def test_a_plans_setting_replaces_ours():
     assert properties(system())["controller.quorum.fetch.timeout.ms"] == "1000"
     changed = system(**{"controller.quorum.fetch.timeout.ms": 2000, "num.io.threads": 2})
     assert properties(changed)["controller.quorum.fetch.timeout.ms"] == "2000"
+    start = json.loads(changed.files(placement())["start.json"])
+    assert start["facts"] == {"check_quorum_timeout_ms": 3000.0}
     assert properties(changed)["num.io.threads"] == "2"
 
 
@@ -692,7 +694,7 @@ def judged(run):
 def test_a_good_run_passes_and_names_what_was_not_judged():
     result, kinds = judged(kafka_run())
     assert (result.status, kinds) == (Status.PASS, set())
-    assert result.summary.startswith("9 invariants hold")
+    assert result.summary.startswith("10 invariants hold")
     left_out = result.statistics["left_out"]
     assert left_out["majority-durable"] == "the system does not trace: fetch, flush, voters"
     assert left_out["majority-counted"] == "the system does not trace: hw.replicas"
