@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from cluster.client.caller import metadata_of
@@ -145,6 +146,23 @@ def _configure(
     return WrongRequest(request, (tuple(errors.split()),), **more)
 
 
+def _change(
+    kind: int,
+    name: str,
+    key: str,
+    value: str | None,
+    errors: str = "invalid_config",
+    *,
+    operation: int = _SET,
+    is_of_broker: bool = False,
+) -> WrongRequest:
+    change = key, operation, value
+    return _configure(kind, name, change, errors=errors, is_of_broker=is_of_broker)
+
+
+_by_broker: Final = partial(_change, errors="invalid_request", is_of_broker=True)
+
+
 def _describe(kind: int, name: str, error: str) -> WrongRequest:
     resource = m.DescribeConfigsResource(
         resource_type=i8(kind), resource_name=name, configuration_keys=None
@@ -189,7 +207,7 @@ def _whole(request: Any, error: str) -> WrongRequest:
     return WrongRequest(request, ((error,),), has_rows=False)
 
 
-_BY_BROKER: Final[Mapping[str, Any]] = {"errors": "invalid_request", "is_of_broker": True}
+_CONFIG, _REQUEST = "invalid_config", "invalid_request"
 _TOPIC_ERROR: Final = "invalid_topic_exception"
 _UNKNOWN: Final = "unknown_topic_or_partition"
 
@@ -237,23 +255,15 @@ WRONG: Final[Mapping[str, WrongRequest]] = {
     "grow: twice": _grow(NOWHERE, 2, "invalid_request", times=2),
     "grow: to none": _grow(_KNOWN, 0, "invalid_partitions", _UNKNOWN),
     "grow: placed too few": _grow(_KNOWN, 999, "invalid_replica_assignment", _UNKNOWN, placed=[1]),
-    "set: nowhere": _configure(_TOPIC, NOWHERE, ("segment.ms", _SET, "9"), errors=_UNKNOWN),
-    "set: no topic": _configure(_TOPIC, "", ("segment.ms", _SET, "9"), errors="invalid_request"),
-    "set: a slash": _configure(_TOPIC, "a/b", ("segment.ms", _SET, "9"), errors=_TOPIC_ERROR),
-    "set: no such key": _configure(_TOPIC, _KNOWN, ("no.such", _SET, "9"), errors="invalid_config"),
-    "set: no number": _configure(
-        _TOPIC, _KNOWN, ("segment.ms", _SET, "x"), errors="invalid_config"
-    ),
-    "set: below": _configure(_TOPIC, _KNOWN, ("segment.ms", _SET, "0"), errors="invalid_config"),
-    "set: no policy": _configure(
-        _TOPIC, _KNOWN, ("cleanup.policy", _SET, "keep"), errors="invalid_config"
-    ),
-    "set: a long value": _configure(
-        _TOPIC, _KNOWN, (_REPLICAS, _SET, _TOO_LONG), errors="invalid_config"
-    ),
-    "set: no value": _configure(
-        _TOPIC, _KNOWN, ("segment.ms", _SET, None), errors="invalid_request"
-    ),
+    "set: nowhere": _change(_TOPIC, NOWHERE, "segment.ms", "9", _UNKNOWN),
+    "set: no topic": _change(_TOPIC, "", "segment.ms", "9", _REQUEST),
+    "set: a slash": _change(_TOPIC, "a/b", "segment.ms", "9", _TOPIC_ERROR),
+    "set: no such key": _change(_TOPIC, _KNOWN, "no.such", "9"),
+    "set: no number": _change(_TOPIC, _KNOWN, "segment.ms", "x"),
+    "set: below": _change(_TOPIC, _KNOWN, "segment.ms", "0"),
+    "set: no policy": _change(_TOPIC, _KNOWN, "cleanup.policy", "keep"),
+    "set: a long value": _change(_TOPIC, _KNOWN, _REPLICAS, _TOO_LONG),
+    "set: no value": _change(_TOPIC, _KNOWN, "segment.ms", None, _REQUEST),
     "set: twice": _configure(
         _TOPIC,
         _KNOWN,
@@ -261,96 +271,44 @@ WRONG: Final[Mapping[str, WrongRequest]] = {
         ("segment.ms", _DELETE, None),
         errors="invalid_request",
     ),
-    "append: no list": _configure(
-        _TOPIC, _KNOWN, ("segment.ms", _APPEND, "9"), errors="invalid_config"
+    "append: no list": _change(_TOPIC, _KNOWN, "segment.ms", "9", operation=_APPEND),
+    "set: no operation": _change(_TOPIC, _KNOWN, "segment.ms", "9", _REQUEST, operation=9),
+    "set: no kind": _change(99, "x", "segment.ms", "9", "invalid_request unsupported_version"),
+    "set: no group": _change(_GROUP, "", "consumer.session.timeout.ms", "45000", _REQUEST),
+    "set: no key of groups": _change(_GROUP, "g", "segment.ms", "9"),
+    "set: a short session": _change(_GROUP, "g", "consumer.session.timeout.ms", "1"),
+    "set: a slow heartbeat": _change(_GROUP, "g", "consumer.heartbeat.interval.ms", "900000"),
+    "set: no subscription": _change(_METRICS, "", "interval.ms", "500", _REQUEST),
+    "set: no key of metrics": _change(_METRICS, "s", "segment.ms", "500", _REQUEST),
+    "set: too often": _change(_METRICS, "s", "interval.ms", "99", _REQUEST),
+    "set: no field": _change(_METRICS, "s", "match", "a=b"),
+    "set: no expression": _change(_METRICS, "s", "match", "client_id=("),
+    "set: no broker": _change(
+        _BROKER, str(_NOBODY), "log.retention.ms", "9", "broker_id_not_registered"
     ),
-    "set: no operation": _configure(
-        _TOPIC, _KNOWN, ("segment.ms", 9, "9"), errors="invalid_request"
+    "set: no number of a broker": _change(_BROKER, "x", "log.retention.ms", "9", _REQUEST),
+    "set: a broker below": _change(_BROKER, "-1", "log.retention.ms", "9", _REQUEST),
+    "set: of one broker": _change(_BROKER, "1", "min.insync.replicas", "1"),
+    "delete: of all brokers": _change(_BROKER, "", "min.insync.replicas", None, operation=_DELETE),
+    "broker: read only": _by_broker(_BROKER, "1", "node.id", "7"),
+    "broker: of a listener": _by_broker(_BROKER, "1", "ssl.keystore.location", "x"),
+    "broker: not of all": _by_broker(_BROKER, "", "listeners", "PLAINTEXT://:9092"),
+    "broker: no number": _by_broker(_BROKER, "", "num.io.threads", "x"),
+    "broker: none for ever": _by_broker(_BROKER, "", "log.retention.ms", "0"),
+    "broker: no override": _by_broker(_BROKER, "", "max.connections.per.ip.overrides", "x"),
+    "broker: no connection": _by_broker(_BROKER, "", "max.connections.per.ip", "0"),
+    "broker: no reporter": _by_broker(_BROKER, "", "metric.reporters", "no.Such"),
+    "broker: no list": _by_broker(
+        _BROKER, "", "num.io.threads", "8", errors=_CONFIG, operation=_APPEND
     ),
-    "set: no kind": _configure(
-        99, "x", ("segment.ms", _SET, "9"), errors="invalid_request unsupported_version"
+    "logger: appended": _by_broker(_LOGGER, "1", "root", "INFO", operation=_APPEND),
+    "logger: deleted": _by_broker(_LOGGER, "1", "root", None, operation=_DELETE),
+    "logger: of nobody": _by_broker(_LOGGER, "x", "root", "INFO"),
+    "logger: nowhere": _by_broker(
+        _LOGGER, "1", "no.such", "INFO", errors="invalid_config invalid_request"
     ),
-    "set: no group": _configure(
-        _GROUP, "", ("consumer.session.timeout.ms", _SET, "45000"), errors="invalid_request"
-    ),
-    "set: no key of groups": _configure(
-        _GROUP, "g", ("segment.ms", _SET, "9"), errors="invalid_config"
-    ),
-    "set: a short session": _configure(
-        _GROUP, "g", ("consumer.session.timeout.ms", _SET, "1"), errors="invalid_config"
-    ),
-    "set: a slow heartbeat": _configure(
-        _GROUP, "g", ("consumer.heartbeat.interval.ms", _SET, "900000"), errors="invalid_config"
-    ),
-    "set: no subscription": _configure(
-        _METRICS, "", ("interval.ms", _SET, "500"), errors="invalid_request"
-    ),
-    "set: no key of metrics": _configure(
-        _METRICS, "s", ("segment.ms", _SET, "500"), errors="invalid_request"
-    ),
-    "set: too often": _configure(
-        _METRICS, "s", ("interval.ms", _SET, "99"), errors="invalid_request"
-    ),
-    "set: no field": _configure(_METRICS, "s", ("match", _SET, "a=b"), errors="invalid_config"),
-    "set: no expression": _configure(
-        _METRICS, "s", ("match", _SET, "client_id=("), errors="invalid_config"
-    ),
-    "set: no broker": _configure(
-        _BROKER, str(_NOBODY), ("log.retention.ms", _SET, "9"), errors="broker_id_not_registered"
-    ),
-    "set: no number of a broker": _configure(
-        _BROKER, "x", ("log.retention.ms", _SET, "9"), errors="invalid_request"
-    ),
-    "set: a broker below": _configure(
-        _BROKER, "-1", ("log.retention.ms", _SET, "9"), errors="invalid_request"
-    ),
-    "set: of one broker": _configure(
-        _BROKER, "1", ("min.insync.replicas", _SET, "1"), errors="invalid_config"
-    ),
-    "delete: of all brokers": _configure(
-        _BROKER, "", ("min.insync.replicas", _DELETE, None), errors="invalid_config"
-    ),
-    "broker: read only": _configure(_BROKER, "1", ("node.id", _SET, "7"), **_BY_BROKER),
-    "broker: of a listener": _configure(
-        _BROKER, "1", ("ssl.keystore.location", _SET, "x"), **_BY_BROKER
-    ),
-    "broker: not of all": _configure(
-        _BROKER, "", ("listeners", _SET, "PLAINTEXT://:9092"), **_BY_BROKER
-    ),
-    "broker: no number": _configure(_BROKER, "", ("num.io.threads", _SET, "x"), **_BY_BROKER),
-    "broker: none for ever": _configure(_BROKER, "", ("log.retention.ms", _SET, "0"), **_BY_BROKER),
-    "broker: no override": _configure(
-        _BROKER, "", ("max.connections.per.ip.overrides", _SET, "x"), **_BY_BROKER
-    ),
-    "broker: no connection": _configure(
-        _BROKER, "", ("max.connections.per.ip", _SET, "0"), **_BY_BROKER
-    ),
-    "broker: no reporter": _configure(
-        _BROKER, "", ("metric.reporters", _SET, "no.Such"), **_BY_BROKER
-    ),
-    "broker: no list": _configure(
-        _BROKER,
-        "",
-        ("num.io.threads", _APPEND, "8"),
-        errors="invalid_config",
-        is_of_broker=True,
-    ),
-    "logger: appended": _configure(_LOGGER, "1", ("root", _APPEND, "INFO"), **_BY_BROKER),
-    "logger: deleted": _configure(_LOGGER, "1", ("root", _DELETE, None), **_BY_BROKER),
-    "logger: of nobody": _configure(_LOGGER, "x", ("root", _SET, "INFO"), **_BY_BROKER),
-    "logger: nowhere": _configure(
-        _LOGGER,
-        "1",
-        ("no.such", _SET, "INFO"),
-        errors="invalid_config invalid_request",
-        is_of_broker=True,
-    ),
-    "logger: no level": _configure(
-        _LOGGER,
-        "1",
-        ("root", _SET, "LOUD"),
-        errors="invalid_config invalid_request",
-        is_of_broker=True,
+    "logger: no level": _by_broker(
+        _LOGGER, "1", "root", "LOUD", errors="invalid_config invalid_request"
     ),
     "describe: nowhere": _describe(_TOPIC, NOWHERE, _UNKNOWN),
     "describe: a slash": _describe(_TOPIC, "a/b", _TOPIC_ERROR),
