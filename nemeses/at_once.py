@@ -16,10 +16,7 @@ T = TypeVar("T")
 
 
 async def at_once(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run them side by side; returns their results in order, without a suspension if none needs it.
-
-    Raises the first error, as `asyncio.gather` does.
-    """
+    """Run them side by side, without a needless suspension; results in order, or first error."""
     several = list(coroutines)
     if len(several) == 1:
         return [await several[0]]

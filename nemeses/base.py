@@ -100,10 +100,7 @@ class View(Protocol):
         """Bound on each call of a fault or of the backend; None: it has none."""
 
     async def leader(self) -> str | None:
-        """Find the leader of the quorum by the freshest answer of the nodes, None if unknown.
-
-        Asks anew, bounded to about a second; never raises.
-        """
+        """Find the leader by the freshest answer, None if unknown: in about a second, no error."""
 
     async def partition_leader(self) -> str | None:
         """Find the broker that leads most topic partitions, None if unknown; else as `leader`."""

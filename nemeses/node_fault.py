@@ -127,10 +127,7 @@ class NodeFault(FaultKind):
         raise NotImplementedError
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
-        """Undo what is left of it on one node: start it where it is dead.
-
-        BackendError when that is not possible.
-        """
+        """Undo what is left of it on one node: start it where it is dead. Raises BackendError."""
         await start_if_dead(view, node, injection)
 
     async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
@@ -186,10 +183,7 @@ async def end(backend: Backend, node: str) -> None:
 
 
 async def start_if_dead(view: View, node: str, injection: Injection) -> None:
-    """Start a node that is dead, unless another fault holds it down.
-
-    Raises BackendError when it does not come up.
-    """
+    """Start a dead node, unless another fault holds it down. Raises BackendError."""
     if await leave_to_keeper(view, node, injection):
         return
     if await view.backend.state(node) is NodeState.DEAD:

@@ -77,10 +77,7 @@ class Surroundings(Protocol):
     """
 
     async def prepare(self, node: str) -> Mapping[str, str]:
-        """Put it in place where it is not, and return variables of the node's environment.
-
-        Raises BackendError.
-        """
+        """Put it in place; return variables of the node's environment. Raises BackendError."""
 
     async def relax(self) -> None:
         """End every fault in force, as the nodes are to stop now. Idempotent; never raises."""
@@ -296,10 +293,7 @@ class Detachable(Protocol):
         """
 
     async def attach(self, node: str) -> None:
-        """Give it back with all that it held; harmless where nothing is away.
-
-        A node that found it gone uses it again when it is started next.
-        """
+        """Give it back with all that it held, for the node's next start; else do nothing."""
 
 
 @valueclass
@@ -329,10 +323,7 @@ class Requests(Protocol):
     """Signals by which an operator has a running node resign or take a snapshot."""
 
     async def send(self, node: str, what: Literal["resign", "snapshot"]) -> None:
-        """Have a leader resign (SIGUSR1), or a node snapshot its metadata (SIGUSR2).
-
-        Raises BackendError where there is no process to ask.
-        """
+        """Have a leader resign (SIGUSR1), a node take a snapshot (SIGUSR2). Raises BackendError."""
 
     async def latest_snapshot(self, node: str) -> str:
         """Name the newest checkpoint file of the node's metadata log; empty without one."""
@@ -420,10 +411,7 @@ class HostLoss(Protocol):
         """Lose a throw-away host and see it come back."""
 
     async def lose(self, node: str) -> None:
-        """Kill the node's host: its processes and its network are gone, its files stay.
-
-        The node is dead then, as after `Backend.kill`.
-        """
+        """Kill the node's host, and so the node: processes and network go, the files stay."""
 
     async def bring_back(self, node: str) -> None:
         """Start the host again, and apply again what is in force there; the node stays dead."""

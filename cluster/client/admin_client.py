@@ -72,10 +72,7 @@ class Client(Caller):
         configs: Mapping[str, str] = _NO_CONFIGS,
         timeout_ms: float | None = None,
     ) -> Outcome:
-        """Create a topic. The value is `{"id": uuid string, "partitions": n}`.
-
-        `replication_factor` is the brokers' default unless it is given.
-        """
+        """Create a topic. The value is `{"id": uuid string, "partitions": n}`."""
         request = messages.CreateTopicsRequest(
             topics=(
                 messages.CreatableTopic(
@@ -107,10 +104,7 @@ class Client(Caller):
         topic_id: str | None = None,
         timeout_ms: float | None = None,
     ) -> Outcome:
-        """Delete a topic by name, or by its id where that is given.
-
-        The value is `{"id": uuid string of the deleted one}`.
-        """
+        """Delete a topic by name, or by its id if given. The value is `{"id": uuid string}`."""
         state = messages.DeleteTopicState(name=TopicName(name), topic_id=None)
         if topic_id is not None:
             state = messages.DeleteTopicState(name=None, topic_id=uuid.UUID(topic_id))
@@ -244,10 +238,7 @@ class Client(Caller):
     async def describe_quorum(
         self, endpoint: Endpoint, *, timeout_ms: float | None = None
     ) -> DescribeQuorumResponse:
-        """Ask the leader what it knows of its quorum; another node answers with an error.
-
-        Raises CallFailed.
-        """
+        """Ask the leader what it knows of its quorum; others answer an error. Raises CallFailed."""
 
         def read(response: Any) -> DescribeQuorumResponse:
             if not isinstance(response, DescribeQuorumResponse):

@@ -408,10 +408,7 @@ class Node:
             self.controller.request_snapshot()
 
     def shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
-        """Hand leadership over and stop, within `timeout_ms`; then call `done`.
-
-        Asked again, it goes on as it began, and calls that `done` as well.
-        """
+        """Hand leadership over, stop in time, then call `done`; each `done`, when asked again."""
         if self._stopped:
             done()
             return

@@ -49,10 +49,7 @@ def open_metadata(config: NodeConfig) -> FileDisk:
 
 
 async def open_folders(config: NodeConfig, metadata: FileDisk, random: Random) -> Folders:
-    """Open and identify all folders; a controller has none but the metadata's.
-
-    Raises FolderError.
-    """
+    """Open and identify a broker's folders, or the metadata's alone. Raises FolderError."""
     own = _path(config.metadata_log_dir)
     is_broker = BROKER_ROLE in config.process_roles
     wanted = [_path(each) for each in config.log_dirs] if is_broker else []

@@ -112,10 +112,7 @@ class Disk(Protocol):
         """
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically give `source` the name `target`, replacing the file that had it.
-
-        `source` may be a folder, which takes along what is in it.
-        """
+        """Atomically name `source`, a file or a whole folder, `target`, which it replaces."""
 
     def remove(self, path: str) -> None:
         """Remove a file; no error when it is missing."""

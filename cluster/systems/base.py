@@ -90,10 +90,7 @@ class TraceReader(Protocol):
 
 
 class Layout(Protocol):
-    """Where a node's files lie, running or stored, and how they are read.
-
-    What is not otherwise said: the node writes its trace itself, to `trace.jsonl`.
-    """
+    """Where a node's files lie, running or stored. Nodes write their trace to `trace.jsonl`."""
 
     def data_folder(self, folder: PurePath) -> PurePath:
         """Locate the metadata folder of a node in this folder."""

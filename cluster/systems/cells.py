@@ -15,10 +15,7 @@ LIST_PREFIX: Final = "kraftprobe.list."
 
 @valueclass
 class Cell:
-    """A configuration key that the harness may write and every node shows.
-
-    It may be one of a topic, which has to be created first.
-    """
+    """A configuration key that the harness may write and every node shows, perhaps a topic's."""
 
     resource: Resource
     key: str

@@ -89,10 +89,7 @@ def config_of(node_settings: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def runs_of(request: SystemRequest) -> tuple[str, ...]:
-    """Return the releases that a plan names, of n1, n2, ...; `OWN` may be among them.
-
-    Raises SettingError.
-    """
+    """Return the releases that a plan names, of n1, n2, ..., or `OWN`. Raises SettingError."""
     if VERSION not in request.options:
         raise SettingError(f"system {NAME}: no release is named; give --kafka-version V")
     runs = tuple(part.strip() for part in request.options[VERSION].split(","))

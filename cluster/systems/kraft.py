@@ -97,10 +97,7 @@ _SETTINGS = Schema(NodeSettings, SettingError)
 
 
 def cluster_id_of(run_id: str) -> str:
-    """Derive the cluster id of a run: 22 characters of URL-safe base64, as Kafka's are.
-
-    Nodes of two runs on one machine must not take each other for peers.
-    """
+    """Derive a run's cluster id, in Kafka's form: no node takes another run's for peers."""
     digest = hashlib.sha256(run_id.encode()).digest()[:16]  # any 16 bytes will do
     encoded = base64.urlsafe_b64encode(digest).decode().rstrip("=")
     return encoded.replace("-", "A")  # a leading dash reads as an option in Kafka's tools

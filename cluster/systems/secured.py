@@ -133,10 +133,7 @@ class RunSecurity:
 
 
 def conceal(folder: Path) -> None:
-    """Remove the private key from the folder of a node that has ended, and cover passwords there.
-
-    Raises OSError.
-    """
+    """Remove an ended node's private key, and cover passwords there. Raises OSError."""
     (folder / KEY_STORE).unlink(missing_ok=True)
     for path in folder.glob("*.properties"):
         text = path.read_text()

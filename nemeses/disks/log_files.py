@@ -31,10 +31,7 @@ def metadata_segments(files: Mapping[str, int], node: str) -> list[str]:
 
 
 def longest_of_partitions(files: Mapping[str, int], node: str) -> str:
-    """Find the longest segment of a partition's log. Raises BackendError for none.
-
-    Not of one that is about to be removed, which nobody reads.
-    """
+    """Find the longest segment of a partition that stays. Raises BackendError for none."""
     found = [
         path
         for path in files

@@ -119,10 +119,7 @@ class Finalize(FaultKind):
 
 
 async def _ask_levels(view: View, feature: str) -> tuple[int, int] | None:
-    """Return the finalized level of a feature (0: none), and the highest that the leader supports.
-
-    None where no leader answers, or it knows no such feature.
-    """
+    """Ask for a feature's finalized level (0: none) and the leader's highest; None unless known."""
     request = ApiVersionsRequest(client_software_name="kraftprobe", client_software_version="1")
     answer = await ask_leader(view, request)
     if not isinstance(answer, ApiVersionsResponse):

@@ -230,10 +230,7 @@ async def ask_leader(view: View, request: object) -> object:
 
 
 async def finalize(view: View, feature: str, level: int, change: int) -> ErrorCode | Failure | None:
-    """Ask the leader for a level of a feature; `change`: Kafka's `upgrade_type`.
-
-    None when no leader is known, or it answered something else.
-    """
+    """Ask the leader for a feature's level (`change`: `upgrade_type`); None without an answer."""
     update = FeatureUpdateKey(
         feature=feature, max_version_level=i16(level), upgrade_type=i8(change)
     )

@@ -104,10 +104,7 @@ def group_of(pid: str) -> int | None:
 
 
 def environment_of(pid: str) -> list[bytes] | None:
-    """Read the variables that a process shows; none where it has written over them.
-
-    None when it is gone, or another user's.
-    """
+    """Read the variables that a process shows; None when it is gone, or another user's."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return [pair for pair in file.read().split(b"\0") if b"=" in pair]
@@ -128,10 +125,7 @@ async def run(
     limit_s: float,
     folder: str | None = None,
 ) -> tuple[int, bytes, bytes]:
-    """Run a command to its end: exit code, output, errors. Raises RefusedError, OSError.
-
-    Killed with its children when it does not end in time.
-    """
+    """Run a command to its end, or kill it and its children. Raises RefusedError, OSError."""
     process = await asyncio.create_subprocess_exec(
         *command,
         env=environment,
@@ -232,10 +226,7 @@ class Processes:
         return Message({"exit_code": exit_code})
 
     async def do_read(self, asked: Message) -> Message:
-        """Read a file that may be there, at most so much: {path, offset}.
-
-        An offset below 0 counts from its end.
-        """
+        """Read of a file at most so much: {path, offset}. Below 0 an offset counts from the end."""
         offset = asked.fields["offset"]
         try:
             with open(self._inside(asked.fields["path"]), "rb") as file:

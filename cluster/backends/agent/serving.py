@@ -157,10 +157,7 @@ def _environment(folder: str) -> dict[str, str]:
 
 
 def become_daemon(folder: str) -> None:
-    """Leave the parent process; returns in the daemon only, and in the starter ends the process.
-
-    The starter waits until the daemon's socket is there.
-    """
+    """Leave the parent process, which ends once the daemon's socket is there."""
     path = os.path.join(folder, "agent.sock")
     if os.fork():
         deadline_s = time.monotonic() + 10

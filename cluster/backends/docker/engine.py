@@ -54,10 +54,7 @@ class EngineGoneError(BackendError):
 
 
 async def until_gone() -> str:
-    """Wait until the engine is gone, and say how that shows.
-
-    It is gone when its socket refuses, or gives no answer for as long as any call would wait.
-    """
+    """Wait until the engine's socket refuses, or gives no answer for too long; say which."""
     path = _socket_path()
     while True:
         try:
@@ -79,10 +76,7 @@ async def until_gone() -> str:
 
 
 def connect() -> docker.DockerClient:
-    """Connect to the engine at the socket that DOCKER_HOST names, or the usual one.
-
-    Raises BackendError with one line that says what to do.
-    """
+    """Connect to the engine that DOCKER_HOST names, or the usual one. Raises BackendError."""
     try:
         _knock(_socket_path())
         client = docker.DockerClient.from_env(timeout=_TIMEOUT_S, max_pool_size=_CONNECTIONS)
@@ -145,10 +139,7 @@ def unfit(version: Mapping[str, Any], security: Sequence[str] = ()) -> str:
 
 
 async def in_thread(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call the SDK in a thread; what it raises becomes a BackendError with one line.
-
-    It is called to its end (`call_whole`).
-    """
+    """Call the SDK in a thread, to its end (`call_whole`). Raises BackendError with one line."""
     try:
         return await call_whole(functools.partial(act, *args, **kwargs))
     except EngineErrors as error:

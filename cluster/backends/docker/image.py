@@ -42,10 +42,7 @@ _DOCKERFILE = Path(__file__).with_name("Dockerfile")
 
 
 async def ensure_image(client: docker.DockerClient, say: Say) -> str:
-    """Return the tag of the image, after building it if the engine does not have it.
-
-    Raises BackendError.
-    """
+    """Return the tag of the image, built if the engine lacks it. Raises BackendError."""
     usual_s, client.api.timeout = client.api.timeout, BUILD_TIMEOUT_S
     try:
         return await in_thread(_ensure, client, say)
@@ -130,10 +127,7 @@ def _own_base(client: docker.DockerClient, say: Say) -> str:
 def build(
     client: docker.DockerClient, base: str, tag: str, context: IO[bytes], *, by_itself: bool
 ) -> None:
-    """Build an image from a tar archive with a Dockerfile. `by_itself`: it fetches nothing.
-
-    Raises BackendError.
-    """
+    """Build an image from a tar archive; `by_itself`: it fetches nothing. Raises BackendError."""
     label = tag.partition(":")[2]
     lines: list[str] = []
     for step in client.api.build(

@@ -31,10 +31,7 @@ class Network:
     subnet: ipaddress.IPv4Network
 
     def address(self, node: str) -> str:
-        """The fixed address of a node: number 1 has the eleventh of the subnet.
-
-        The first is the bridge's, from where the harness speaks.
-        """
+        """The fixed address of a node, n1 at .11 of the subnet; .1 is the bridge's, and so ours."""
         return str(self.subnet.network_address + _FIRST_NODE + int(node[1:]))
 
 

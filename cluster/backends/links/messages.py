@@ -168,10 +168,7 @@ class Stream:
         return data
 
     def insert(self, frame: bytes) -> None:
-        """Let a held frame go.
-
-        That is between two others: since it was held only whole frames have passed.
-        """
+        """Let a held frame go, between two others: only whole ones passed since it was held."""
         assert self._write is not None, "its connection lives"
         assert not self._left_bytes, "no frame is passing"
         assert not self._begun, "no frame is passing"
@@ -220,10 +217,7 @@ class Stream:
         return min(rest, len(data))
 
     def _size_bytes(self, stream: memoryview | bytes | bytearray, position: int = 0) -> int:
-        """Return the bytes of the frame that begins there with its size, or what it needs to say.
-
-        Raises FrameError.
-        """
+        """Return how many bytes the frame that begins there has, or needs. Raises FrameError."""
         if len(stream) - position < _SIZE.size:
             return _SIZE.size
         whole = _SIZE.size + int(_SIZE.unpack_from(stream, position)[0])

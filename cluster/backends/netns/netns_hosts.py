@@ -161,10 +161,7 @@ class NetnsProvider:
         assert Path(self._hosts[node].folder) == destination, "the run folder's own"
 
     async def connect(self, host: str, port: int) -> socket.socket:
-        """Connect from the hub's namespace.
-
-        Whoever is interrupted leaves no socket unclaimed: the hub's agent would wait for room.
-        """
+        """Connect from the hub's namespace; also when interrupted, no socket is left unclaimed."""
         opening = asyncio.ensure_future(self._socket())
         try:
             opened = await asyncio.shield(opening)

@@ -214,10 +214,7 @@ class LocalProcess:
     async def start(
         cls, command: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path
     ) -> LocalProcess:
-        """Start it in a session of its own, where the terminal's Ctrl-C does not reach it.
-
-        stdout and stderr are appended to `output`. Raises BackendError.
-        """
+        """Start it in a session of its own, with its output appended there. Raises BackendError."""
         try:
             with output.open("ab") as log:
                 process = await asyncio.create_subprocess_exec(

@@ -129,10 +129,7 @@ class WireService:
         self._correlation_id = 0
 
     def serve(self, message: Any, reply: Callable[[Any], None]) -> None:
-        """Encode a request, serve the frame, decode the response and pass it on.
-
-        Raises MalformedError when either side cannot read the other.
-        """
+        """Serve a request by its bytes and pass its response on. Raises MalformedError."""
         key = codec.api_key_of(message)
         version = codec.spoken_versions(message).highest_common(self._apis[key])
         assert version is not None, f"{key.name}: nodes of ours speak the same versions"

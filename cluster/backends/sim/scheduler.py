@@ -28,10 +28,7 @@ class BusyLoopError(AssertionError):
 
 
 class StuckError(BaseException):
-    """A process does not return from a callback, which ends it.
-
-    Not an Exception: it is raised within the process, whose code may handle those.
-    """
+    """A process does not return from a callback. Not an Exception: its code may handle those."""
 
 
 class Owner(Protocol):

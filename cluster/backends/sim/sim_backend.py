@@ -146,10 +146,7 @@ class SimBackend:
         scheduler: Scheduler | None = None,
         program: Callable[[SimWorld], Program] | None = None,
     ) -> None:
-        """`mutant` is only recorded in traces; the caller applies it. Raises SettingError.
-
-        `program`: as of `SimWorld`.
-        """
+        """`mutant` is for traces only; `program`: as of `SimWorld`. Raises SettingError."""
         self.world = SimWorld(
             node_count,
             seed,

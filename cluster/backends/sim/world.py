@@ -269,10 +269,7 @@ class SimWorld:
     # -- processes -------------------------------------------------------------------------------
 
     def start(self, name: str, ready: Callable[[str | None], None] | None = None) -> None:
-        """Start a dead node; `ready(None)` once it serves, `ready(reason)` if it ends before.
-
-        Raises BackendError when it is not dead.
-        """
+        """Start a dead node; `ready(None)`, or `ready(reason)` if it ends. Raises BackendError."""
         node = self.nodes[name]
         if node.state is not NodeState.DEAD:
             raise BackendError(f"{name} cannot start: it is {node.state}")
@@ -298,20 +295,14 @@ class SimWorld:
         self.scheduler.call_later(node.starts.uniform(least_ms, most_ms), begin, process)
 
     def kill(self, name: str, keep: Keep | None = None) -> None:
-        """SIGKILL, at this very instruction; nothing happens to a dead node.
-
-        What is not synced is lost as `keep` says; None: as the world's settings say.
-        """
+        """SIGKILL, at this very instruction. `keep`: what survives; None: as the settings say."""
         node = self.nodes[name]
         if node.process is not None and node.process.alive:
             node.process.halt()
             self._on_end(node, keep or self.settings.power_loss, "was killed")
 
     def wipe(self, name: str) -> None:
-        """Replace the disk of a dead node, which is another replica when it starts again.
-
-        Raises BackendError when it is not dead.
-        """
+        """Replace a dead node's disk: it is another replica then. Raises BackendError."""
         node = self.nodes[name]
         if node.state is not NodeState.DEAD:
             raise BackendError(f"the disk of {name} cannot be replaced: it is {node.state}")

@@ -296,10 +296,7 @@ class RaftCore:
     def maybe_transition(
         self, leader_id: int, epoch: int, endpoint: Endpoint | None, then: Then
     ) -> None:
-        """Take up what a message says about an epoch not below ours, then continue.
-
-        Ask `contradiction` first.
-        """
+        """Take up a message's epoch, not below ours, then continue. Ask `contradiction` first."""
         quorum = self.quorum
         assert epoch >= quorum.epoch
         where = endpoint or self.endpoint_of(leader_id)
@@ -440,10 +437,7 @@ class RaftCore:
         self.feed_listeners()
 
     def trace_snapshot(self, file: SnapshotFile, origin: str) -> None:
-        """Trace a snapshot that is durable now.
-
-        At once, not in its turn: it is listed from now on, and could be cleaned away before that.
-        """
+        """Trace a durable snapshot at once, before it could be cleaned away."""
         self.trace(
             "snapshot",
             offset=file.id.offset,

@@ -81,10 +81,7 @@ class OutboundRequests:
         )
 
     def _handle_common(self, response: Response, on_response: Callable[[Response], None]) -> None:
-        """Take up what any response says of epoch and leader; pass on what is for our epoch.
-
-        Raises ContradictionError.
-        """
+        """Take up what a response says of epoch and leader. Raises ContradictionError."""
         core = self._core
         quorum = core.quorum
         state = quorum.state

@@ -43,10 +43,7 @@ class ReplicatedLog:
     def __init__(
         self, log: Log, snapshots: SnapshotStore, control: ControlState | None = None
     ) -> None:
-        """Make log and snapshots fit each other. Raises CorruptSnapshotError, OSError.
-
-        `control` is brought to what is in force at the log's end, and kept so.
-        """
+        """Make log, snapshots and `control` fit. Raises CorruptSnapshotError, OSError."""
         self._log = log
         self.snapshots = snapshots
         self.control = ControlState() if control is None else control

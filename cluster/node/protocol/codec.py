@@ -258,10 +258,7 @@ def correlation_id_of(frame: bytes) -> int:
 def read_response(
     frame: bytes, key: ApiKey, version: int, listener: ListenerType = ListenerType.CONTROLLER
 ) -> Any:
-    """Return the response to a request of `key` that was sent in `version` to a listener.
-
-    Raises MalformedError.
-    """
+    """Return the response to a request of this version. Raises MalformedError."""
     if key == ApiKey.API_VERSIONS and len(frame) >= 6 and version > 0:
         (error,) = _INT16.unpack_from(frame, _INT32.size)
         if error == ErrorCode.unsupported_version:

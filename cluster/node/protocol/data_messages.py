@@ -112,10 +112,7 @@ class ProduceResult:
 
 @valueclass
 class ProduceResponse:
-    """The answer to Produce.
-
-    A handler gives it with acks 0, too, where it never becomes bytes: see `UNANSWERED`.
-    """
+    """The answer to Produce; with acks 0 it never becomes bytes (`UNANSWERED`)."""
 
     partitions: tuple[ProduceResult, ...]
     endpoints: tuple[Endpoint, ...] = ()

@@ -38,10 +38,7 @@ class FrameSplitter:
         return self._pending_bytes
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Add bytes and yield each frame that they complete. Exhaust it before the next call.
-
-        Raises FrameError at a size that is negative or above the limit.
-        """
+        """Add bytes; yield each whole frame, all before the next call. Raises FrameError."""
         self._chunks.append(data)
         self._pending_bytes += len(data)
         if self._pending_bytes < self._wanted_bytes:

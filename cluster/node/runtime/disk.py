@@ -50,10 +50,7 @@ class DiskLockedError(Exception):
 
 
 class FileDisk:
-    """`cluster.node.ports.Disk` on a folder, which is created when missing.
-
-    Raises DiskLockedError when the folder is in use, OSError when it cannot be used.
-    """
+    """`ports.Disk` on a folder, which is made if missing. Raises DiskLockedError, OSError."""
 
     def __init__(self, folder: Path | str, loop: asyncio.AbstractEventLoop) -> None:
         self._folder = Path(folder)
@@ -129,10 +126,7 @@ class FileDisk:
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
     def drain(self, done: Completion) -> None:
-        """Sync every append in queue order, then call `done` on the loop: the goodbye of a node.
-
-        By then the syncs aside that were asked for are over, too.
-        """
+        """Sync every append in queue order, and end the syncs aside, then call `done`."""
         self._put(self._writer.sync_all)
         self._put_aside(self._writer.open_nothing, _nothing_of, done)
 

@@ -45,10 +45,7 @@ class Owner(Protocol):
 
 
 def _certificate_origin(origin: Origin, transport: asyncio.Transport) -> Origin:
-    """Return the origin with the principal of the client's certificate, if it showed one.
-
-    Raises ValueError, for a certificate that cannot be read.
-    """
+    """Return the origin with a certificate's principal, if shown. Raises ValueError."""
     certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
     if certificate is None:
         return origin

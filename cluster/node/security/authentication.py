@@ -108,10 +108,7 @@ class SaslSession:
     def serve(
         self, frame: bytes, respond: Callable[[bytes | None], None], origin: Origin = ANONYMOUS
     ) -> None:
-        """Serve one request, as the user's once there is a proof.
-
-        Raises MalformedError for what may not be asked yet.
-        """
+        """Serve one request, as the user's once there is a proof. Raises MalformedError."""
         if self.authenticated:
             assert self._user is not None
             self._service.serve(frame, respond, replace(origin, principal_name=self._user))

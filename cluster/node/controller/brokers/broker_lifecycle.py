@@ -212,10 +212,7 @@ def _offline_records(
     *,
     leaves_isrs: bool,
 ) -> Iterator[MetadataRecord]:
-    """Yield what becomes of directories that went offline.
-
-    `leaves_isrs`: the broker is taken out of every ISR anyway.
-    """
+    """Yield what becomes of directories that went offline, but for ISRs that it leaves anyway."""
     left = tuple(directory for directory in broker.log_dirs if directory not in offline)
     if not offline or not left:
         return

@@ -38,10 +38,7 @@ def _parse(
 
 
 def check_lengths(properties: Mapping[str, str | None]) -> None:
-    """Refuse what no record of Kafka holds: its nodes would end themselves over it.
-
-    Raises ItemError.
-    """
+    """Refuse what no record of Kafka holds: nodes would end over it. Raises ItemError."""
     texts = (*properties, *properties.values())
     if any(len(text.encode()) > STRING_BYTES_MAX for text in texts if text):
         message = (

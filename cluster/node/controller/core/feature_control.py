@@ -55,10 +55,7 @@ def min_isr_of_all_brokers(value: int) -> ConfigRecord:
 def update_features(
     request: messages.UpdateFeaturesRequest, state: MetadataState, cluster: ClusterInfo
 ) -> ControllerResult[messages.UpdateFeaturesResponse]:
-    """Return the records of all updates.
-
-    Raises RequestError: INVALID_REQUEST, INVALID_UPDATE_VERSION.
-    """
+    """Return the records of all updates. Raises RequestError."""
     names = [update.feature for update in request.feature_updates]
     if len(set(names)) != len(names):
         raise RequestError(ErrorCode.invalid_request, "A feature is updated twice.")

@@ -205,10 +205,7 @@ def bootstrap_content(records: Sequence[MetadataRecord], timestamp_ms: int) -> b
 
 
 def read_bootstrap(disk: Disk) -> tuple[MetadataRecord, ...]:
-    """Return the records in a node's folder; none when it has no such file.
-
-    Raises OSError, CorruptSnapshotError.
-    """
+    """Return the records of a node's folder, if any. Raises OSError, CorruptSnapshotError."""
     if not disk.exists(FILE_NAME):
         return ()
     snapshot = parse_snapshot(FILE_NAME, BOOTSTRAP_ID, disk.read(FILE_NAME))

@@ -30,10 +30,7 @@ class MetadataPublisher(Protocol):
     def on_metadata_update(
         self, delta: MetadataDelta, image: MetadataImage, *, is_whole: bool
     ) -> None:
-        """Take up an image and what changed in it since the last publication.
-
-        `is_whole`: a snapshot was loaded, or it is the first publication.
-        """
+        """Take up an image and what changed since the last; `is_whole`: as if all had changed."""
 
 
 class MetadataLoader:

@@ -30,10 +30,7 @@ def credential_of(
 
 
 def user_record(text: str) -> UserScramCredentialRecord:
-    """Read `SCRAM-SHA-256=[name=alice,password=...]`, perhaps with `iterations` (ScramParser).
-
-    Raises ValueError with one line, in which the password is not.
-    """
+    """Read `SCRAM-SHA-256=[name=N,password=P]` (ScramParser). ValueError never has the password."""
     found = _USER.fullmatch(text)
     fields = dict(item.partition("=")[::2] for item in found[2].split(",")) if found else {}
     name, password = fields.pop("name", ""), fields.pop("password", "")

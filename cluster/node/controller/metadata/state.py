@@ -228,8 +228,5 @@ def invalid_name_reason(name: str) -> str | None:
 
 
 def similar_name(name: str) -> str:
-    """Return the name as metrics would show it: '.' and '_' are one character there.
-
-    Two topics with equal similar names collide; only one of them may exist.
-    """
+    """Return the name as metrics would show it: topics of equal ones collide."""
     return name.replace(".", "_")

@@ -35,10 +35,7 @@ ANY_EPOCH = -1
 def alter_partition(
     request: messages.AlterPartitionRequest, state: MetadataState
 ) -> ControllerResult[messages.AlterPartitionResponse]:
-    """Return the changes that are legal, and the outcome of each partition.
-
-    Raises RequestError, STALE_BROKER_EPOCH.
-    """
+    """Return the legal changes and the outcome of each partition. Raises RequestError."""
     checked_epoch(state, request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []
     topics: list[messages.AlterPartitionResponseTopic] = []
@@ -176,10 +173,7 @@ def _answer(
 def assign_replicas_to_dirs(
     request: messages.AssignReplicasToDirsRequest, state: MetadataState
 ) -> ControllerResult[messages.AssignReplicasToDirsResponse]:
-    """Return the changes of directories, and the outcome of each partition.
-
-    Raises RequestError, STALE_BROKER_EPOCH.
-    """
+    """Return the changes of directories, and each outcome. Raises RequestError."""
     broker = checked_epoch(state, request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []
     seen: set[PartitionKey] = set()

@@ -55,10 +55,7 @@ def record_version(record: MetadataRecord, metadata_version: int) -> int:
 
 
 def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
-    """Return a record's value, of the highest version if of none.
-
-    Raises MetadataRecordError when the version cannot hold it.
-    """
+    """Return a record's value, of the highest version if of none. Raises MetadataRecordError."""
     return _encoded(record, record.max_version if version is None else version)
 
 
@@ -74,10 +71,7 @@ def _encode(record: MetadataRecord, version: int) -> bytes:
 
 
 def decode_record(value: bytes) -> tuple[MetadataRecord, int]:
-    """Return the record in a value, and its version. Raises MetadataRecordError.
-
-    Records are immutable, so the same bytes may give the same record.
-    """
+    """Return the record in a value, perhaps a shared one, and its version. MetadataRecordError."""
     return _decoded(value)
 
 

@@ -51,10 +51,7 @@ class QuorumState:
         resume: Callable[[Then], None],
         control: ControlState,
     ) -> None:
-        """`resume` runs a continuation as part of the event that began the move.
-
-        `control` holds the voters that are in force, at any time.
-        """
+        """`resume` continues the event that began the move; `control` has the voters in force."""
         self._control = control
         self._resume = resume
         self._config = config

@@ -89,10 +89,7 @@ NOBODY = Sequenced(NO_PRODUCER, NO_PRODUCER, NO_PRODUCER)
 
 
 class BatchHeader(NamedTuple):
-    """The header fields of one batch, by Kafka's names and in the order in which they lie.
-
-    A tuple, as making one is what reading a log does most.
-    """
+    """A batch's header by Kafka's names, in order. A tuple: reading a log makes many."""
 
     base_offset: int
     length: int
@@ -230,10 +227,7 @@ def inflate_batch(batch: bytes, max_bytes: int) -> bytes:
 
 
 def batch_size_bytes(data: bytes | memoryview, position: int = 0) -> int | None:
-    """Size of the batch that begins at `position` by its prefix; None in a cut-off prefix.
-
-    Raises CorruptBatchError when the length cannot be that of a batch.
-    """
+    """Size of the batch at `position`; None in a cut-off prefix. Raises CorruptBatchError."""
     if len(data) - position < PREFIX_BYTES:
         return None
     size_bytes = int(_PREFIX.unpack_from(data, position)[1]) + PREFIX_BYTES
@@ -243,10 +237,7 @@ def batch_size_bytes(data: bytes | memoryview, position: int = 0) -> int | None:
 
 
 def parse_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
-    """Parse the header at `position`, without looking at the CRC or beyond the header.
-
-    Raises CorruptBatchError when there is no version 2 header.
-    """
+    """Parse the header at `position`, whatever its CRC. Raises CorruptBatchError."""
     if len(data) - position < HEADER_BYTES:
         raise CutOffBatchError(f"batch at byte {position}: header is cut off")
     header: BatchHeader = _header_of(_HEADER.unpack_from(data, position))
@@ -323,18 +314,12 @@ def split_batches(data: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
 
 
 def decode_records(batch: bytes) -> list[Record]:
-    """Decode the records of exactly one batch, its CRC checked before.
-
-    Raises CorruptBatchError when the records do not fill the batch exactly.
-    """
+    """Decode the records of a batch of checked CRC. CorruptBatchError unless they fill it."""
     return [Record(record.value, record.key) for record in decode_batch(batch)]
 
 
 def decode_values(batch: bytes) -> tuple[bytes, ...]:
-    """Decode the values of a batch of metadata records, which all have one and no key.
-
-    Raises CorruptBatchError as `decode_records` does.
-    """
+    """Decode the values of a batch of metadata records. CorruptBatchError as `decode_records`."""
     values = tuple(record.value for record in decode_batch(batch))
     assert None not in values, "a metadata record without a value"
     return values

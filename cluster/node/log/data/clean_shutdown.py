@@ -23,10 +23,7 @@ _EPOCH_MAX: Final = 2**63 - 1
 
 
 def read_clean_shutdown(disk: Disk) -> int | None:
-    """Return the broker's epoch, NO_EPOCH if it cannot be read; None when there is no mark.
-
-    Raises OSError.
-    """
+    """Return the broker's epoch, NO_EPOCH if unreadable, None without a mark. Raises OSError."""
     if not disk.exists(CLEAN_SHUTDOWN_FILE):
         return None
     try:

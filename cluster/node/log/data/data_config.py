@@ -45,10 +45,7 @@ class DataLogConfig:
 
     @property
     def compact(self) -> bool:
-        """Whether records need keys, and offsets may be missing, as a leader may have compacted.
-
-        Without it a missing offset is damage.
-        """
+        """Whether records need keys, and offsets may be missing, which else is damage."""
         return "compact" in self.cleanup_policy
 
 

@@ -333,10 +333,7 @@ class DataFiles:
         is_saved: bool = True,
         aside: bool = False,
     ) -> None:
-        """Sync all that is queued; the recovery point then rises to `end_offset`.
-
-        `aside`: while the queue goes on.
-        """
+        """Sync all that is queued, then raise the recovery point. `aside`: the queue goes on."""
         for segment in self._segments:
             if segment.is_dirty:
                 segment.is_dirty = False

@@ -323,10 +323,7 @@ class DataLog(DataFiles):
         self.producers.expire(self._folder.clock.wall_ms())
 
     def close(self, done: Callable[[], None]) -> None:
-        """Make everything durable, with a snapshot of the producers, before a clean shutdown.
-
-        For logs that exist.
-        """
+        """Make everything durable, with a snapshot of the producers, before a clean shutdown."""
         self._check_online()
         self._active.close_times()
         self._flush(self.end_offset, done, self._take_snapshot())

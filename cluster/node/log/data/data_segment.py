@@ -194,10 +194,7 @@ class DataSegment:
         return start, end
 
     def truncate(self, position: int, offset: int) -> None:
-        """Cut files and indexes to `position`, where the batch with `offset` begins.
-
-        Raises CorruptIndexError, OSError, before anything is cut.
-        """
+        """Cut files and indexes at a batch. Raises CorruptIndexError, OSError, before any cut."""
         index, time_index = self.index, self.time_index
         self._disk.truncate(self.path, position)
         self._disk.truncate(self.index_path, index.truncate(position))

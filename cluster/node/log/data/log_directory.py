@@ -108,10 +108,7 @@ class LogDirectory:
         self.previous_broker_epoch = read_clean_shutdown(self.disk)
 
     def remove_mark(self, done: Completion) -> None:
-        """Remove the mark of that; `done` when it is durably gone.
-
-        From then on no crash can pass for the stop that went before.
-        """
+        """Remove the mark, durably, then call `done`: no crash can pass for that stop any more."""
         remove_clean_shutdown(self.disk, done)
 
     def open(self) -> None:

@@ -60,10 +60,7 @@ class LogManager:
         on_start_moved: Callable[[TopicPartition], None],
         retention_check_interval_ms: float = 300_000.0,
     ) -> None:
-        """`on_offline`: called once for each directory that goes offline.
-
-        `on_start_moved`: called when a log begins later than before.
-        """
+        """`on_offline`: called once a lost directory; `on_start_moved`: when a log begins later."""
         self._clock = clock
         self._on_offline = on_offline
         self.offline_paths = log_dirs.offline
@@ -153,10 +150,7 @@ class LogManager:
 
     @property
     def previous_broker_epoch(self) -> int | None:
-        """The epoch in which the broker was stopped in order; None unless every directory says so.
-
-        See `readBrokerEpochFromCleanShutdownFiles`.
-        """
+        """The epoch of the last stop in order; None unless every directory knows of it."""
         epochs = {directory.previous_broker_epoch for directory in self.online}
         return epochs.pop() if len(epochs) == 1 and not self.has_offline else None
 
@@ -167,10 +161,7 @@ class LogManager:
         )
 
     def open(self, assigned: Callable[[TopicPartition], uuid.UUID | None]) -> None:
-        """Open every log, synchronously; damage takes its directory offline.
-
-        `assigned`: where the metadata have this broker's replica of a partition.
-        """
+        """Open every log where it is `assigned`, at once; damage takes its directory offline."""
         for directory in self.online:
             directory.open()
         for directory in self.online:

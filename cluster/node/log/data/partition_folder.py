@@ -39,10 +39,7 @@ def delete_name(partition: TopicPartition, random: Random) -> str:
 
 
 def parse_folder(name: str) -> tuple[TopicPartition, bool]:
-    """Read which partition's log a folder holds, and whether it is a future one.
-
-    Raises ValueError for any other name.
-    """
+    """Read whose log a folder holds, and whether a future one. Raises ValueError."""
     if not name.endswith(FUTURE_SUFFIX):
         return partition_of(name), False
     current, _, _ = name.removesuffix(FUTURE_SUFFIX).rpartition(".")
@@ -60,10 +57,7 @@ def write_topic_id(disk: Disk, directory: str, topic_id: uuid.UUID, watch: Compl
 
 
 def read_topic_id(disk: Disk, directory: str) -> uuid.UUID | None:
-    """Read the topic id of the log in a folder; None if the power failed before its first record.
-
-    Raises CorruptLogError, OSError.
-    """
+    """Read the topic id in a log's folder, if it got one. Raises CorruptLogError, OSError."""
     path = f"{directory}/{PARTITION_METADATA_FILE}"
     content = read_if_there(disk, path).decode("utf-8", "replace").split("\n")
     if content == [""]:

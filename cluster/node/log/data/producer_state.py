@@ -101,10 +101,7 @@ class ProducerState:
         return None
 
     def check(self, header: BatchHeader) -> None:
-        """Refuse a client's batch that does not follow. Raises AppendError.
-
-        Of an unknown producer any sequence is taken: its records may have been deleted.
-        """
+        """Refuse a batch that does not follow, from a known producer. Raises AppendError."""
         entry = self.producers.get(header.producer_id)
         if entry is None or entry.epoch == NO_EPOCH:
             return

@@ -241,10 +241,7 @@ class Log:
             self._disk.sync_directory(self.directory, self._watch)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the log is empty from now on and begins at `offset`.
-
-        Call it only when a durable snapshot stands for all that lies below.
-        """
+        """Drop all and begin empty at `offset`, which a durable snapshot must reach."""
         assert offset > 0, "an empty log begins at 0 by itself"
         self._write_recovery_point(0)
         self._disk.sync(self._path(RECOVERY_POINT_FILE), self._watch)

@@ -113,10 +113,7 @@ class Snapshot:
 
 
 def parse_snapshot(path: str, snapshot_id: OffsetAndEpoch, data: bytes) -> Snapshot:
-    """Verify a snapshot's content: CRCs, offsets, epochs, header and footer.
-
-    `path` is for errors. Raises CorruptSnapshotError.
-    """
+    """Verify a snapshot's content; `path` is for errors. Raises CorruptSnapshotError."""
     position, next_offset = 0, 0
     messages: list[ControlMessage | None] = []
     try:
