@@ -15,11 +15,10 @@ from typing import Any, ClassVar
 
 from cluster.backends.base import Backend, BackendError, NodeState
 from cluster.values import valueclass
-from nemeses.active_faults import applying, hit, keeper, leave_to_keeper
+from nemeses.active_faults import applying, hit, keeper, leave_to_keeper, refusals
 from nemeses.at_once import at_once
 from nemeses.base import Injection, Parameters, View, application, before_acting, refusal
 from nemeses.fault_kind import FaultKind
-from nemeses.legality import refusals
 from nemeses.queries import until
 from nemeses.targets import choose
 

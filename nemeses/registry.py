@@ -17,9 +17,16 @@ from nemeses.clocks.wall_clocks import (
     TimerRate,
 )
 from nemeses.disks.corruption import BitFlip, TruncateFile
-from nemeses.disks.io_faults import DiskError, DiskFaultOf, DiskFull, DiskSlow, DiskStall
+from nemeses.disks.io_faults import (
+    DiskError,
+    DiskFaultOf,
+    DiskFull,
+    DiskSlow,
+    DiskStall,
+    PowerLoss,
+    TornWrite,
+)
 from nemeses.disks.log_dirs import LogDirLoss, LogDirMove
-from nemeses.disks.power_loss import PowerLoss, TornWrite
 from nemeses.disks.wipe import DiskWipe
 from nemeses.links.hold import Hold
 from nemeses.links.partition import Partition

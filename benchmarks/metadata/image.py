@@ -16,9 +16,8 @@ from cluster.node.controller.metadata.image import MetadataImage
 from cluster.node.controller.metadata.image_writer import frozen_copy, image_records, read_image
 from cluster.node.controller.partitions.leadership import broker_fenced
 from cluster.node.controller.records import encode_record
-from cluster.node.controller.records.broker import RegisterBrokerRecord
+from cluster.node.controller.records.kinds import PartitionRecord, RegisterBrokerRecord, TopicRecord
 from cluster.node.controller.records.schema import MetadataRecord
-from cluster.node.controller.records.topic import PartitionRecord, TopicRecord
 from cluster.node.kraft.types import CommittedBatch
 
 R = TypeVar("R")

@@ -101,7 +101,7 @@ class Backend(Protocol):
     Commands on a node are idempotent as far as that makes sense: killing or stopping a dead node,
     resuming a running one and cutting a cut link do nothing. Starting a node that is not dead,
     and pausing or stopping what cannot be, raise BackendError: a caller checks first
-    (`nemeses.legality`).
+    (`nemeses.active_faults`).
     """
 
     name: str

@@ -10,13 +10,13 @@ from cluster.node.controller.metadata import snapshot_generator
 from cluster.node.controller.metadata.image_writer import image_records
 from cluster.node.controller.metadata.state import MetadataState
 from cluster.node.controller.records import MetadataRecord
-from cluster.node.controller.records.system import ProducerIdsRecord
+from cluster.node.controller.records.kinds import ProducerIdsRecord
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.replicated_log import ReplicatedLog
 from cluster.node.kraft.snapshot_store import SnapshotFile
 from cluster.node.log.batch.records import BatchHeader, CorruptBatchError, parse_header
 from cluster.node.log.metadata import log as log_module
-from cluster.node.log.storage import reader, recovery
+from cluster.node.log.storage import recovery
 from cluster.node.log.storage.recovery import Recovered
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Disk
@@ -103,7 +103,6 @@ ALL = (
         "recovers its log without checking it: no CRC, no recovery point, a torn tail is kept",
         "durability: damaged and lost records are taken for the log, and it votes with them",
         (recovery, "check_batch", _m40_by_length),
-        (reader, "check_batch", _m40_by_length),
         (recovery, "_check_torn", always(None)),
         (recovery, "decode_recovery_point", always(0)),
         (log_module, "recover", _m40_keep_tail),

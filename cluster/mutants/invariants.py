@@ -17,10 +17,9 @@ from cluster.node.controller.core.controller import QuorumController
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.inbound import InboundRequests
-from cluster.node.kraft.quorum.control_state import LogHistory
+from cluster.node.kraft.quorum.control_state import LogHistory, VoterSet
 from cluster.node.kraft.quorum.quorum_state import QuorumState
 from cluster.node.kraft.quorum.states import Candidate, EpochElection, Unattached
-from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.replicated_log import ReplicatedLog
 from cluster.node.kraft.snapshot_store import SnapshotFile
 from cluster.node.log.batch.records import iter_batches

@@ -31,8 +31,7 @@ from cluster.node.controller.partitions import alter_partition, leadership
 from cluster.node.controller.partitions.leadership import broker_fenced, broker_restarted
 from cluster.node.controller.partitions.partition_change import PartitionChangeBuilder, _Target
 from cluster.node.controller.records import MetadataRecord
-from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
-from cluster.node.controller.records.topic import RemoveTopicRecord
+from cluster.node.controller.records.kinds import BrokerRegistrationChangeRecord, RemoveTopicRecord
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import AlterPartitionRequestPartition, BrokerHeartbeatRequest
 

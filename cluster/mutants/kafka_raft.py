@@ -10,7 +10,7 @@ from cluster.node.controller.core.controller import QuorumController
 from cluster.node.controller.metadata.loader import MetadataLoader
 from cluster.node.controller.metadata.timeline import CommittedMap
 from cluster.node.controller.records import MetadataRecord
-from cluster.node.controller.records.system import BeginTransactionRecord
+from cluster.node.controller.records.kinds import BeginTransactionRecord
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.inbound import InboundRequests
 from cluster.node.kraft.log_cleaner import LogCleaner

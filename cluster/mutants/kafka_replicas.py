@@ -24,10 +24,10 @@ from cluster.node.controller.metadata.state import MetadataState, PartitionRegis
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import BatchHeader
 from cluster.node.log.data import log_directory
-from cluster.node.log.data.clean_shutdown import read_clean_shutdown
 from cluster.node.log.data.data_config import OffsetOutOfRangeError
 from cluster.node.log.data.data_files import DataFiles
 from cluster.node.log.data.data_log import DataLog
+from cluster.node.log.data.directory_checkpoints import read_clean_shutdown
 from cluster.node.log.data.producer_state import ProducerBatch, ProducerState
 from cluster.node.log.storage.epoch_cache import LeaderEpochCache
 from cluster.node.log.types import OffsetAndEpoch

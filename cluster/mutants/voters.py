@@ -5,9 +5,8 @@ from __future__ import annotations
 from cluster.mutants.mutations import always, mutant
 from cluster.node.kraft.inbound import InboundRequests
 from cluster.node.kraft.messages import NO_NODE, ReplicaKey
-from cluster.node.kraft.quorum.control_state import ControlState, LogHistory
+from cluster.node.kraft.quorum.control_state import ControlState, LogHistory, VoterSet
 from cluster.node.kraft.quorum.leader_state import Leader
-from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.reconfiguration import Reconfiguration
 from cluster.node.kraft.replicated_log import ReplicatedLog
 

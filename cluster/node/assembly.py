@@ -17,8 +17,8 @@ from cluster.node.broker.lifecycle.assignments import AssignmentsManager
 from cluster.node.broker.lifecycle.producer_ids import ProducerIdManager
 from cluster.node.broker.lifecycle.publisher import BrokerMetadataPublisher
 from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH, BrokerLifecycleManager
-from cluster.node.broker.replication.replica_config import ReplicaSeams
 from cluster.node.broker.replication.replica_manager import ReplicaManager
+from cluster.node.broker.replication.topic_settings import ReplicaSeams
 from cluster.node.broker.serving.config_admin import preprocess
 from cluster.node.broker.serving.data_apis import DataApis
 from cluster.node.config import NodeConfig
@@ -38,7 +38,7 @@ from cluster.node.forwarding import ForwardingManager, is_for_controller
 from cluster.node.kraft.messages import RaftRequest
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft_version import is_kraft_version_update, update_kraft_version
-from cluster.node.log.data.clean_shutdown import NO_EPOCH
+from cluster.node.log.data.directory_checkpoints import NO_EPOCH
 from cluster.node.log.data.log_directory import Damage, LogDirectory
 from cluster.node.log.data.log_manager import LogDirs
 from cluster.node.log.metadata.log import Log, LogConfig

@@ -26,8 +26,8 @@ from cluster.node.controller.metadata.image_writer import FILE_NAME as BOOTSTRAP
 from cluster.node.controller.metadata.image_writer import bootstrap_content
 from cluster.node.controller.metadata.scram_users import user_record
 from cluster.node.kraft.messages import ReplicaKey
-from cluster.node.kraft.quorum.bootstrap import is_leftover, write_bootstrap
-from cluster.node.kraft.quorum.voters import Voter, VoterSet
+from cluster.node.kraft.quorum.control_state import Voter, VoterSet
+from cluster.node.kraft.quorum.quorum_state_store import is_leftover, write_bootstrap
 from cluster.node.log.batch.control import VoterListener
 from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.meta_properties import (
@@ -39,7 +39,7 @@ from cluster.node.meta_properties import (
 )
 from cluster.node.ports import Disk, Endpoint
 from cluster.node.runtime.disk import DiskLockedError, FileDisk
-from cluster.node.runtime.listening import with_own_host
+from cluster.node.runtime.server import with_own_host
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
 
 

@@ -6,14 +6,14 @@ import uuid
 from typing import Any
 
 from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH, LifecycleConfig
-from cluster.node.broker.replication.replica_config import ReplicaConfig
+from cluster.node.broker.replication.topic_settings import ReplicaConfig
 from cluster.node.config import NodeConfig
 from cluster.node.config_values import CONTROLLER_ROLE
 from cluster.node.controller.configs.definitions import broker_key
 from cluster.node.controller.core.feature_control import SUPPORTED
 from cluster.node.controller.metadata.registrations import ClusterInfo
 from cluster.node.kraft.quorum.config import RaftConfig
-from cluster.node.kraft.quorum.voters import VoterSet
+from cluster.node.kraft.quorum.control_state import VoterSet
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.log.batch.control import VoterListener
 from cluster.node.protocol import messages

@@ -8,7 +8,7 @@ machine does not allow a start (bad key, port taken, folder in use or not writab
 comes with one line on stderr.
 
 On stdout it says when it starts, leads, is fenced and the like, a line each
-(`cluster.node.runtime.announcing`), on stderr which settings have no effect.
+(`cluster.node.runtime.trace`), on stderr which settings have no effect.
 
 Whatever goes wrong in a callback or task ends the process at once, without clean-up: what a node
 that met the impossible would still do is not to be trusted.
@@ -43,13 +43,18 @@ from cluster.node.meta_properties import formatted_cluster_id
 from cluster.node.opening import FolderError, open_folders, open_metadata
 from cluster.node.part_configs import raft_config
 from cluster.node.ports import Trace
-from cluster.node.runtime.announcing import AnnouncingTrace, start_line
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.disk import FileDisk
-from cluster.node.runtime.listening import bindings, server_limits, with_own_host
 from cluster.node.runtime.network import TcpNetwork
-from cluster.node.runtime.server import TcpServer
-from cluster.node.runtime.trace import JsonLinesTrace, clock_name, lift_file_size_limit, no_trace
+from cluster.node.runtime.server import TcpServer, bindings, server_limits, with_own_host
+from cluster.node.runtime.trace import (
+    AnnouncingTrace,
+    JsonLinesTrace,
+    clock_name,
+    lift_file_size_limit,
+    no_trace,
+    start_line,
+)
 from cluster.node.security.settings import SecuritySettingsError
 from cluster.node.security.tls import PLAINTEXT, ClientSecurity, client_security
 

@@ -8,7 +8,7 @@ A random schedule has quiet times between faults, in which the quorum can recove
 faults at a time, with two exceptions. `nested`: some faults contain another of a different kind,
 which begins later and is healed earlier. `shaped`: some turns are a fragment of several faults that
 meet (`harness.plan.shapes`); a kind that it aims at the leader has had its turn. Whether a fault
-may act on its node's state is decided when it is injected (`nemeses.legality`); if not, it is
+may act on its node's state is decided when it is injected (`nemeses.active_faults`); if not, it is
 journaled as refused.
 
 A fault that is refused or has no effect is tried again (`harness.run.nemesis`): shortly after with

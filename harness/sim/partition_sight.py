@@ -25,7 +25,7 @@ from cluster.node.broker.serving.fetch import _Delayed
 from cluster.node.controller.metadata.state import PartitionKey
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import parse_header
-from cluster.node.log.data.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from cluster.node.log.data.directory_checkpoints import CLEAN_SHUTDOWN_FILE
 from cluster.node.log.data.producer_state import ProducerEntry
 from cluster.node.log.storage.checkpoint import TopicPartition
 from cluster.node.protocol.data_messages import (

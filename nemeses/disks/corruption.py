@@ -14,8 +14,11 @@ from cluster.node.log.storage.checkpoint import (
     decode_recovery_point,
 )
 from nemeses.base import View
-from nemeses.disks.data_damage import INDEX, LOG, PARTITION, DataDamage
 from nemeses.disks.log_files import (
+    INDEX,
+    LOG,
+    PARTITION,
+    DataDamage,
     index_of,
     intact_batches,
     longest_of_partitions,

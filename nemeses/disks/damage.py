@@ -4,7 +4,7 @@ Bits are flipped and files cut only where a correct node must notice: in what wa
 must then refuse to start, for what it holds is not what it acknowledged. A node that starts all
 the same is reported as a violation. The heal brings the files back as they were, as from a copy of
 the disk, and starts the node. The files of partitions are another matter
-(`nemeses.disks.data_damage`), and those of a system which says that it repairs itself: what has
+(`nemeses.disks.log_files`), and those of a system which says that it repairs itself: what has
 started there goes on with what it has, for its disk of before is behind what it wrote since.
 
 Which file and where is known of Kafka's format; any other system says it by

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, get_args
 
 from cluster.backends.abilities import Keep
 from cluster.backends.base import Ability, Backend, BackendError, NodeState, ProcessIdentity
-from nemeses.active_faults import keeper
+from nemeses.active_faults import GRACEFUL_RESTART, keeper, refusals
 from nemeses.at_once import at_once
 from nemeses.base import (
     Injection,
@@ -24,7 +24,6 @@ from nemeses.base import (
     refusal,
 )
 from nemeses.fault_kind import FaultKind
-from nemeses.legality import GRACEFUL_RESTART, refusals
 from nemeses.node_fault import start_if_dead
 from nemeses.targets import choose
 

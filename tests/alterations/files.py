@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cluster.node.controller.records import encode_record
-from cluster.node.controller.records.system import NoOpRecord
+from cluster.node.controller.records.kinds import NoOpRecord
 from cluster.node.log.batch.control import LeaderChange, decode_control, encode_control
 from cluster.node.log.batch.records import (
     Record,

@@ -21,7 +21,7 @@ from checkers.history.json_text import FIELD, seal
 from checkers.verdict import Status
 from cluster.backends import localhost
 from cluster.node.controller.records import encode_record
-from cluster.node.controller.records.system import NoOpRecord
+from cluster.node.controller.records.kinds import NoOpRecord
 from cluster.node.log.batch.records import Record, encode_batch, iter_batches
 from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
 from cluster.node.runtime.trace import encode_line

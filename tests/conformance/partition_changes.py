@@ -20,7 +20,7 @@ from pathlib import Path
 
 from cluster.node.controller.metadata.state import PartitionRegistration
 from cluster.node.controller.partitions.partition_change import Election, PartitionChangeBuilder
-from cluster.node.controller.records.topic import (
+from cluster.node.controller.records.kinds import (
     NO_LEADER_CHANGE,
     NO_RECOVERY_STATE_CHANGE,
     PartitionChangeRecord,

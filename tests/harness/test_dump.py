@@ -8,7 +8,7 @@ import pytest
 
 from cluster.client.batches import batch_of
 from cluster.node.controller.records import encode_record
-from cluster.node.controller.records.topic import TopicRecord
+from cluster.node.controller.records.kinds import TopicRecord
 from cluster.node.log.batch.control import LeaderChange, encode_control
 from cluster.node.log.batch.records import (
     SEQUENCE_MAX,

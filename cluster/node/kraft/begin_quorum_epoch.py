@@ -12,8 +12,7 @@ from bisect import bisect_right
 
 from cluster.node.kraft.core import RaftCore, Reader
 from cluster.node.kraft.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from cluster.node.kraft.quorum.leader_state import Leader
-from cluster.node.kraft.quorum.replica_state import ReplicaState
+from cluster.node.kraft.quorum.leader_state import Leader, ReplicaState
 from cluster.node.kraft.quorum.states import NEVER_MS
 from cluster.node.kraft.types import Send
 

@@ -14,12 +14,11 @@ from cluster.node.kraft.listeners import ListenerContext
 from cluster.node.kraft.messages import EPOCHS_AHEAD_MAX, MAX_EPOCH, NO_NODE, ORDINARY_EPOCH_MAX
 from cluster.node.kraft.quorum.accumulator import BatchAccumulator
 from cluster.node.kraft.quorum.config import RaftConfig
-from cluster.node.kraft.quorum.control_state import STATIC_OFFSET
+from cluster.node.kraft.quorum.control_state import STATIC_OFFSET, VoterSet
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.purgatory import ThresholdPurgatory
 from cluster.node.kraft.quorum.quorum_state import QuorumState, Then
 from cluster.node.kraft.quorum.states import Candidate, Prospective, Unattached
-from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.replicated_log import ReplicatedLog
 from cluster.node.kraft.request_manager import RequestManager
 from cluster.node.kraft.snapshot_store import SnapshotFile

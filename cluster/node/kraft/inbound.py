@@ -18,9 +18,8 @@ from cluster.node.kraft.messages import (
     UpdateVoterRequest,
 )
 from cluster.node.kraft.quorum.config import MAX_BATCH_SIZE_BYTES
-from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.leader_state import Leader, ReplicaState
 from cluster.node.kraft.quorum.purgatory import Outcome
-from cluster.node.kraft.quorum.replica_state import ReplicaState
 from cluster.node.kraft.quorum.states import Follower, Prospective, Unattached
 from cluster.node.kraft.reconfiguration import Reconfiguration
 from cluster.node.kraft.replicated_log import Validity

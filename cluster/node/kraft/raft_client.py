@@ -23,12 +23,11 @@ from cluster.node.kraft.log_cleaner import LogCleaner
 from cluster.node.kraft.messages import DescribeQuorumRequest, RaftRequest
 from cluster.node.kraft.outbound import OutboundRequests
 from cluster.node.kraft.quorum.config import RaftConfig
-from cluster.node.kraft.quorum.control_state import ControlState
+from cluster.node.kraft.quorum.control_state import ControlState, VoterSet
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.quorum_state import EpochState, QuorumState
 from cluster.node.kraft.quorum.quorum_state_store import QuorumStateStore
 from cluster.node.kraft.quorum.states import Candidate, Follower, Resigned, Unattached
-from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.reconfiguration import Reconfiguration
 from cluster.node.kraft.replicated_log import ReplicatedLog
 from cluster.node.kraft.role_polls import RolePolls

@@ -23,10 +23,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages
 from cluster.node.kraft.core import PendingChange, RaftCore
 from cluster.node.kraft.messages import NO_DIRECTORY, ReplicaKey
-from cluster.node.kraft.quorum.leader_state import Leader
-from cluster.node.kraft.quorum.purgatory import Outcome
-from cluster.node.kraft.quorum.states import NEVER_MS
-from cluster.node.kraft.quorum.voters import (
+from cluster.node.kraft.quorum.control_state import (
     LISTENERS_MAX,
     MAX_KRAFT_VERSION,
     MIN_KRAFT_VERSION,
@@ -35,6 +32,9 @@ from cluster.node.kraft.quorum.voters import (
     VoterSet,
     select_endpoint,
 )
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.purgatory import Outcome
+from cluster.node.kraft.quorum.states import NEVER_MS
 from cluster.node.log.batch.control import KRaftVersion, VoterListener, encode_control
 from cluster.node.ports import Endpoint, Failure
 

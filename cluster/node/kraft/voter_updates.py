@@ -14,8 +14,8 @@ from __future__ import annotations
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages
 from cluster.node.kraft.core import RaftCore
+from cluster.node.kraft.quorum.control_state import MAX_KRAFT_VERSION, MIN_KRAFT_VERSION, Voter
 from cluster.node.kraft.quorum.states import Follower
-from cluster.node.kraft.quorum.voters import MAX_KRAFT_VERSION, MIN_KRAFT_VERSION, Voter
 from cluster.node.kraft.types import Send
 from cluster.node.ports import Failure
 

@@ -37,9 +37,8 @@ from cluster.node.protocol.apis import (
     response_class,
 )
 from cluster.node.protocol.convert import ConversionError, convert
-from cluster.node.protocol.data_fetch_codec import FETCH
+from cluster.node.protocol.data_codecs import FETCH, PRODUCE
 from cluster.node.protocol.data_messages import FetchRequest, ProduceRequest
-from cluster.node.protocol.data_produce_codec import PRODUCE
 from cluster.node.protocol.data_schema import DataCodec
 from cluster.node.protocol.raft_codec import CODECS, REQUEST_KEYS
 from cluster.node.protocol.raft_schema import RaftCodec, Refused

@@ -12,8 +12,7 @@ from checkers.invariants.sessions import SESSIONS, Registered
 from checkers.invariants.watcher import Watcher
 from cluster.node.controller.metadata.replay import replay as replay_record
 from cluster.node.controller.metadata.state import committed_state
-from cluster.node.controller.records.broker import RegisterBrokerRecord
-from cluster.node.controller.records.topic import PartitionRecord, TopicRecord
+from cluster.node.controller.records.kinds import PartitionRecord, RegisterBrokerRecord, TopicRecord
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
     NO_THROTTLE,

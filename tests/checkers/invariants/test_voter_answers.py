@@ -15,7 +15,7 @@ from cluster.node.kraft.messages import (
     ReplicaKey,
     UpdateVoterRequest,
 )
-from cluster.node.kraft.quorum.voters import Voter, VoterSet
+from cluster.node.kraft.quorum.control_state import Voter, VoterSet
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.messages import (
     FeatureUpdateKey,

@@ -15,7 +15,7 @@ from cluster.node.controller.metadata.replay import replay
 from cluster.node.controller.metadata.state import committed_state
 from cluster.node.controller.partitions.partition_change import Election, PartitionChangeBuilder
 from cluster.node.controller.records import record_to_json
-from cluster.node.controller.records.topic import PartitionRecord, TopicRecord
+from cluster.node.controller.records.kinds import PartitionRecord, TopicRecord
 from tests.checkers.evidence.run_evidence import NODES, good_run, record, trace
 
 FEATURE = ("FeatureLevelRecord", {"name": "eligible.leader.replicas.version", "featureLevel": 1})

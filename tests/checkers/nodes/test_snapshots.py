@@ -11,7 +11,7 @@ from checkers.verdict import Status
 from cluster.node.controller.metadata.image_writer import frozen_copy, image_records
 from cluster.node.controller.metadata.state import committed_state
 from cluster.node.controller.records import record_to_json
-from cluster.node.controller.records.topic import ClearElrRecord
+from cluster.node.controller.records.kinds import ClearElrRecord
 from tests.checkers.evidence.run_evidence import (
     NODES,
     good_run,

@@ -30,7 +30,7 @@ from cluster.node.protocol.codec import (
     spoken_versions,
     write_request,
 )
-from cluster.node.protocol.data_fetch_codec import FETCH
+from cluster.node.protocol.data_codecs import FETCH
 from tests.cluster.client.test_certainty import ask
 from tests.kio_bytes import body_of
 

@@ -8,10 +8,10 @@ from cluster.mutants import UnknownMutantError, apply_mutant, find
 from cluster.mutants.mechanical import LAYERS, OPERATORS, layer_of, mark_count, sample, sites
 from cluster.node.controller.configs import definitions
 from cluster.node.kraft.messages import ReplicaKey
-from cluster.node.kraft.quorum.voters import Voter, VoterSet
+from cluster.node.kraft.quorum.control_state import Voter, VoterSet
 from cluster.node.ports import Endpoint
 
-MAJORITY = "X:kraft.quorum.voters:VoterSet.__init__"
+MAJORITY = "X:kraft.quorum.control_state:VoterSet.__init__"
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from cluster.node.config import ConfigError, load_config, parse_config
 from cluster.node.config_values import ListenerAddress
 from cluster.node.part_configs import lifecycle_config, replica_config
 from cluster.node.ports import Endpoint
-from cluster.node.runtime.listening import with_own_host
+from cluster.node.runtime.server import with_own_host
 
 DIRECTORY = uuid.UUID(int=5, version=4)
 

@@ -12,11 +12,11 @@ from cluster.node.config import load_config
 from cluster.node.controller.metadata.feature_levels import METADATA_VERSION_LEVEL
 from cluster.node.controller.metadata.image_writer import read_bootstrap
 from cluster.node.controller.metadata.scram_users import credential_of
-from cluster.node.controller.records.system import FeatureLevelRecord
+from cluster.node.controller.records.kinds import FeatureLevelRecord
 from cluster.node.format import main
 from cluster.node.kraft.messages import ReplicaKey
-from cluster.node.kraft.quorum.bootstrap import write_bootstrap
-from cluster.node.kraft.quorum.voters import Voter, VoterSet
+from cluster.node.kraft.quorum.control_state import Voter, VoterSet
+from cluster.node.kraft.quorum.quorum_state_store import write_bootstrap
 from cluster.node.log.metadata.snapshot import BOOTSTRAP_ID, parse_snapshot
 from cluster.node.meta_properties import formatted_cluster_id, identify
 from cluster.node.ports import Endpoint

@@ -11,7 +11,7 @@ from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.backends.sim.world import SimWorld
 from cluster.node.controller.records import encode_record
-from cluster.node.controller.records.system import NoOpRecord
+from cluster.node.controller.records.kinds import NoOpRecord
 from cluster.node.kraft.quorum.leader_state import Leader
 from harness.plan.document import from_document
 from harness.run.phases import Run, conduct

@@ -15,8 +15,8 @@ from cluster.node.controller.metadata.state import (
     TopicImage,
 )
 from cluster.node.controller.partitions import leadership
-from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
-from cluster.node.log.data.clean_shutdown import read_clean_shutdown
+from cluster.node.controller.records.kinds import BrokerRegistrationChangeRecord
+from cluster.node.log.data.directory_checkpoints import read_clean_shutdown
 from cluster.node.protocol.messages import CreatableReplicaAssignment
 from cluster.systems.kraft import REGISTRATION
 from harness.sim.image_sight import ImageSight, ImageWatch, image_of

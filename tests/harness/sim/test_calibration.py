@@ -19,7 +19,7 @@ from tests.command_line import kraftprobe
 
 ROOT = Path(__file__).parents[3]
 SHORT_S = 1.0
-CONSTRUCTOR = "X:kraft.quorum.voters:VoterSet.__init__"
+CONSTRUCTOR = "X:kraft.quorum.control_state:VoterSet.__init__"
 FOUND = Trial(
     "M15",
     "counts | twice",

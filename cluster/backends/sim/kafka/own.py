@@ -22,8 +22,8 @@ from cluster.node.assembly import NodeSignal, Seams, open_raft
 from cluster.node.config import NodeConfig
 from cluster.node.controller.core.feature_control import SUPPORTED
 from cluster.node.kraft.messages import RaftRequest, ReplicaKey
-from cluster.node.kraft.quorum.bootstrap import KRAFT_VERSION
-from cluster.node.kraft.quorum.voters import Voter, VoterSet
+from cluster.node.kraft.quorum.control_state import Voter, VoterSet
+from cluster.node.kraft.quorum.quorum_state_store import KRAFT_VERSION
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft.types import (
     BufferFullError,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from cluster.node.broker.replication.replica import Replica
-from cluster.node.broker.replication.replica_config import ReplicaConfig, ReplicaSeams
 from cluster.node.broker.replication.replica_fetcher import ReplicaFetcher
+from cluster.node.broker.replication.topic_settings import ReplicaConfig, ReplicaSeams
 from cluster.node.controller.metadata.registrations import broker_endpoint
 from cluster.node.controller.metadata.state import MetadataState, PartitionKey
-from cluster.node.controller.records.topic import NO_LEADER
+from cluster.node.controller.records.kinds import NO_LEADER
 
 
 class ReplicaFetcherManager:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from cluster.node.broker.lifecycle.exchange import Exchange
-from cluster.node.broker.replication.replica_config import ReplicaConfig
+from cluster.node.broker.replication.topic_settings import ReplicaConfig
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Clock, Endpoint, Network, Timer
 from cluster.node.protocol import data_messages

@@ -30,8 +30,11 @@ from cluster.node.broker.replication.fetcher_manager import ReplicaFetcherManage
 from cluster.node.broker.replication.isr_manager import IsrManager
 from cluster.node.broker.replication.partition import Partition
 from cluster.node.broker.replication.replica import Replica
-from cluster.node.broker.replication.replica_config import ReplicaConfig, ReplicaSeams
-from cluster.node.broker.replication.topic_settings import TopicSettings
+from cluster.node.broker.replication.topic_settings import (
+    ReplicaConfig,
+    ReplicaSeams,
+    TopicSettings,
+)
 from cluster.node.controller.metadata.image import LocalReplicaChanges, MetadataDelta
 from cluster.node.controller.metadata.registrations import (
     ClusterInfo,
@@ -46,7 +49,7 @@ from cluster.node.controller.metadata.state import (
     PartitionRegistration,
     ResourceType,
 )
-from cluster.node.controller.records.topic import NO_LEADER
+from cluster.node.controller.records.kinds import NO_LEADER
 from cluster.node.errors import ErrorCode
 from cluster.node.log.data.data_config import StorageError
 from cluster.node.log.data.log_directory import Damage, LogDirectory

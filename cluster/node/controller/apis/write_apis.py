@@ -25,7 +25,7 @@ from cluster.node.controller.partitions.alter_partition import (
 )
 from cluster.node.controller.partitions.elections import elect_leaders
 from cluster.node.controller.partitions.reassignment import alter_partition_reassignments
-from cluster.node.controller.records.system import ProducerIdsRecord
+from cluster.node.controller.records.kinds import ProducerIdsRecord
 from cluster.node.controller.topics.topic_changes import create_partitions, delete_topics
 from cluster.node.controller.topics.topic_creation import create_topics
 from cluster.node.errors import ErrorCode

@@ -33,7 +33,7 @@ from cluster.node.controller.metadata.result import ControllerResult
 from cluster.node.controller.metadata.state import BrokerRegistration, MetadataState
 from cluster.node.controller.partitions import leadership
 from cluster.node.controller.records import MetadataRecord
-from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
+from cluster.node.controller.records.kinds import BrokerRegistrationChangeRecord
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Clock
 from cluster.node.protocol.messages import (

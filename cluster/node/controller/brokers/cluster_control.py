@@ -23,7 +23,7 @@ from cluster.node.controller.partitions.leadership import (
     directories_offline,
 )
 from cluster.node.controller.records import MetadataRecord
-from cluster.node.controller.records.broker import (
+from cluster.node.controller.records.kinds import (
     RecordEndpoint,
     RecordFeature,
     RegisterBrokerRecord,

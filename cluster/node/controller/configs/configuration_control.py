@@ -38,7 +38,7 @@ from cluster.node.controller.metadata.state import (
     invalid_name_reason,
 )
 from cluster.node.controller.records import MetadataRecord
-from cluster.node.controller.records.topic import ClearElrRecord, ConfigRecord
+from cluster.node.controller.records.kinds import ClearElrRecord, ConfigRecord
 from cluster.node.errors import ErrorCode
 from cluster.node.loggers import LEVELS, ROOT
 from cluster.node.protocol import messages

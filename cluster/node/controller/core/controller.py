@@ -46,7 +46,7 @@ from cluster.node.controller.metadata.result import (
 from cluster.node.controller.metadata.snapshot_generator import SnapshotGenerator
 from cluster.node.controller.metadata.state import MetadataState, ReplayError
 from cluster.node.controller.records import MetadataRecord
-from cluster.node.controller.records.system import AbortTransactionRecord, NoOpRecord
+from cluster.node.controller.records.kinds import AbortTransactionRecord, NoOpRecord
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft.types import (

@@ -18,15 +18,16 @@ from cluster.node.controller.metadata.registrations import ClusterInfo, register
 from cluster.node.controller.metadata.result import ControllerResult, RequestError
 from cluster.node.controller.metadata.state import MetadataState, ResourceType
 from cluster.node.controller.records import MetadataRecord
-from cluster.node.controller.records.broker import RecordFeature
-from cluster.node.controller.records.system import (
+from cluster.node.controller.records.kinds import (
     BeginTransactionRecord,
+    ClearElrRecord,
+    ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
+    RecordFeature,
 )
-from cluster.node.controller.records.topic import ClearElrRecord, ConfigRecord
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.quorum.voters import MAX_KRAFT_VERSION, MIN_KRAFT_VERSION
+from cluster.node.kraft.quorum.control_state import MAX_KRAFT_VERSION, MIN_KRAFT_VERSION
 from cluster.node.protocol import messages
 from cluster.node.protocol.apis import Features, FinalizedFeature, SupportedFeature
 

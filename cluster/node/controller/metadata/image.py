@@ -37,7 +37,7 @@ from cluster.node.controller.metadata.timeline import (
     take_deltas,
 )
 from cluster.node.controller.records import MetadataRecord, MetadataRecordError, decode_record
-from cluster.node.controller.records.system import (
+from cluster.node.controller.records.kinds import (
     TRANSACTION_MARKERS,
     BeginTransactionRecord,
     EndTransactionRecord,

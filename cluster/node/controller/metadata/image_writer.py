@@ -31,10 +31,15 @@ from cluster.node.controller.records import (
     decode_record,
     encode_record,
 )
-from cluster.node.controller.records.broker import RegisterBrokerRecord
-from cluster.node.controller.records.security import ClientQuotaRecord
-from cluster.node.controller.records.system import FeatureLevelRecord, ProducerIdsRecord
-from cluster.node.controller.records.topic import ConfigRecord, PartitionRecord, TopicRecord
+from cluster.node.controller.records.kinds import (
+    ClientQuotaRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
 from cluster.node.log.batch.records import CorruptBatchError
 from cluster.node.log.metadata.snapshot import (
     BOOTSTRAP_ID,

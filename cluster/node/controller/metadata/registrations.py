@@ -18,7 +18,7 @@ from cluster.node.controller.metadata.state import (
     PartitionKey,
     PartitionRegistration,
 )
-from cluster.node.controller.records.broker import RecordEndpoint
+from cluster.node.controller.records.kinds import RecordEndpoint
 from cluster.node.errors import ErrorCode
 from cluster.node.loggers import Loggers
 from cluster.node.ports import Endpoint

@@ -19,41 +19,35 @@ from cluster.node.controller.metadata.state import (
     similar_name,
 )
 from cluster.node.controller.metadata.timeline import StateMap
-from cluster.node.controller.records.broker import (
+from cluster.node.controller.records.kinds import (
+    NO_LEADER_CHANGE,
+    NO_RECOVERY_STATE_CHANGE,
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    DelegationTokenRecord,
+    FeatureLevelRecord,
     FenceBrokerRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
     UnregisterControllerRecord,
-)
-from cluster.node.controller.records.schema import MetadataRecord
-from cluster.node.controller.records.security import (
-    AccessControlEntryRecord,
-    ClientQuotaRecord,
-    DelegationTokenRecord,
-    RemoveAccessControlEntryRecord,
-    RemoveDelegationTokenRecord,
-    RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
-)
-from cluster.node.controller.records.system import (
-    FeatureLevelRecord,
-    NoOpRecord,
-    ProducerIdsRecord,
     ZkMigrationStateRecord,
 )
-from cluster.node.controller.records.topic import (
-    NO_LEADER_CHANGE,
-    NO_RECOVERY_STATE_CHANGE,
-    ClearElrRecord,
-    ConfigRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    RemoveTopicRecord,
-    TopicRecord,
-)
+from cluster.node.controller.records.schema import MetadataRecord
 
 K = TypeVar("K")
 

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from cluster.node.controller.metadata.state import MetadataState
-from cluster.node.controller.records.security import UserScramCredentialRecord
+from cluster.node.controller.records.kinds import UserScramCredentialRecord
 
 _TYPES: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """ScramMechanism's types."""

@@ -22,18 +22,16 @@ from cluster.node.controller.metadata.timeline import (
     StateMap,
     TimelineMap,
 )
-from cluster.node.controller.records.broker import (
-    RecordEndpoint,
-    RecordFeature,
-    RegisterControllerRecord,
-)
-from cluster.node.controller.records.security import (
+from cluster.node.controller.records.kinds import (
+    NO_LEADER,
     AccessControlEntryRecord,
     DelegationTokenRecord,
     QuotaEntity,
+    RecordEndpoint,
+    RecordFeature,
+    RegisterControllerRecord,
     UserScramCredentialRecord,
 )
-from cluster.node.controller.records.topic import NO_LEADER
 from cluster.values import valueclass
 
 UNASSIGNED_DIRECTORY = uuid.UUID(int=0)

@@ -24,7 +24,7 @@ from cluster.node.controller.metadata.state import (
 from cluster.node.controller.partitions.leadership import builder, replica_assigned
 from cluster.node.controller.partitions.partition_change import RECOVERED, RECOVERING
 from cluster.node.controller.records import MetadataRecord
-from cluster.node.controller.records.topic import NO_LEADER_CHANGE, PartitionChangeRecord
+from cluster.node.controller.records.kinds import NO_LEADER_CHANGE, PartitionChangeRecord
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import messages
 from cluster.node.protocol.messages import BrokerId, i8, i32

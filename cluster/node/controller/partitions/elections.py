@@ -21,7 +21,7 @@ from cluster.node.controller.metadata.state import MetadataState
 from cluster.node.controller.partitions.leadership import builder
 from cluster.node.controller.partitions.partition_change import Election
 from cluster.node.controller.records import MetadataRecord
-from cluster.node.controller.records.topic import NO_LEADER
+from cluster.node.controller.records.kinds import NO_LEADER
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import messages
 from cluster.node.protocol.messages import TopicName, i32

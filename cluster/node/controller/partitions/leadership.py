@@ -29,7 +29,7 @@ from cluster.node.controller.metadata.state import (
 )
 from cluster.node.controller.partitions.partition_change import Election, PartitionChangeBuilder
 from cluster.node.controller.records import MetadataRecord
-from cluster.node.controller.records.broker import (
+from cluster.node.controller.records.kinds import (
     BrokerRegistrationChangeRecord,
     UnregisterBrokerRecord,
 )

@@ -35,7 +35,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from cluster.node.controller.metadata.state import UNASSIGNED_DIRECTORY, PartitionRegistration
-from cluster.node.controller.records.topic import (
+from cluster.node.controller.records.kinds import (
     NO_LEADER,
     NO_LEADER_CHANGE,
     NO_RECOVERY_STATE_CHANGE,

@@ -1,7 +1,6 @@
 """Metadata records in Kafka's own encoding: what the metadata log consists of.
 
-`MetadataRecord` subclasses are in `broker`, `topic` and `system`; `frame` turns them into record
-values and back.
+`MetadataRecord` subclasses are in `kinds`; `frame` turns them into record values and back.
 """
 
 from cluster.node.controller.records.frame import (

@@ -14,8 +14,8 @@ from dataclasses import fields, is_dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from cluster.node.controller.records import broker, security, system, topic
-from cluster.node.controller.records.broker import (
+from cluster.node.controller.records import kinds
+from cluster.node.controller.records.kinds import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
 )
@@ -35,8 +35,7 @@ RECORDS_REMEMBERED = 4096
 
 RECORD_TYPES: dict[int, type[MetadataRecord]] = {
     found.api_key: found
-    for module in (broker, security, system, topic)
-    for found in vars(module).values()
+    for found in vars(kinds).values()
     if isinstance(found, type) and issubclass(found, MetadataRecord) and found is not MetadataRecord
 }
 """Every record type that we know, by api key."""

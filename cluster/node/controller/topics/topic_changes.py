@@ -14,7 +14,7 @@ from cluster.node.controller.metadata.result import (
 )
 from cluster.node.controller.metadata.state import MetadataState, TopicImage
 from cluster.node.controller.records import MetadataRecord
-from cluster.node.controller.records.topic import RemoveTopicRecord
+from cluster.node.controller.records.kinds import RemoveTopicRecord
 from cluster.node.controller.topics.topic_creation import (
     check_count,
     check_manual_placements,

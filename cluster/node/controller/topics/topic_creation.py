@@ -27,7 +27,7 @@ from cluster.node.controller.metadata.state import (
 from cluster.node.controller.metadata.timeline import StateMap
 from cluster.node.controller.partitions.reassignment import check_replicas
 from cluster.node.controller.records import MetadataRecord
-from cluster.node.controller.records.topic import ConfigRecord, PartitionRecord, TopicRecord
+from cluster.node.controller.records.kinds import ConfigRecord, PartitionRecord, TopicRecord
 from cluster.node.controller.topics.placement import UsableBroker, place_replicas
 from cluster.node.errors import ErrorCode
 from cluster.node.log.types import METADATA_TOPIC

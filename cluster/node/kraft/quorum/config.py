@@ -6,7 +6,12 @@ import uuid
 from dataclasses import field
 
 from cluster.node.kraft.messages import ReplicaKey
-from cluster.node.kraft.quorum.voters import DEFAULT_LISTENER, Voter, VoterSet, select_endpoint
+from cluster.node.kraft.quorum.control_state import (
+    DEFAULT_LISTENER,
+    Voter,
+    VoterSet,
+    select_endpoint,
+)
 from cluster.node.log.batch.control import VoterListener
 from cluster.node.ports import Endpoint
 from cluster.values import valueclass

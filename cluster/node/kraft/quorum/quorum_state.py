@@ -16,7 +16,7 @@ from typing import NoReturn
 from cluster.node.kraft.messages import NO_NODE, ReplicaKey
 from cluster.node.kraft.quorum.accumulator import BatchAccumulator
 from cluster.node.kraft.quorum.config import RaftConfig
-from cluster.node.kraft.quorum.control_state import ControlState
+from cluster.node.kraft.quorum.control_state import ControlState, VoterSet
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.quorum_state_store import ElectionState, QuorumStateStore, encode
 from cluster.node.kraft.quorum.states import (
@@ -28,7 +28,6 @@ from cluster.node.kraft.quorum.states import (
     Resigned,
     Unattached,
 )
-from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.types import IllegalStateError, LeaderAndEpoch
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Clock, Endpoint, Random, Trace

@@ -33,8 +33,12 @@ from cluster.node.log.data.producer_state import snapshot_name
 from cluster.node.log.storage.checkpoint import TopicPartition
 from cluster.node.log.storage.epoch_cache import EPOCH_FILE
 from cluster.node.log.storage.index import CorruptIndexError
-from cluster.node.log.storage.reader import NotInSegmentError, locate_batch, read_batches
-from cluster.node.log.storage.recovery import CorruptLogError
+from cluster.node.log.storage.recovery import (
+    CorruptLogError,
+    NotInSegmentError,
+    locate_batch,
+    read_batches,
+)
 from cluster.node.log.storage.segment import BASE_OFFSET
 from cluster.node.log.storage.tail import Tail
 from cluster.node.ports import Clock, Disk, Random, Timer, nothing

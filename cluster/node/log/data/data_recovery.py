@@ -33,12 +33,13 @@ from cluster.node.log.data.data_segment import DataSegment
 from cluster.node.log.data.producer_state import ProducerState, snapshot_name, snapshot_offset
 from cluster.node.log.storage.epoch_cache import EPOCH_FILE, LeaderEpochCache
 from cluster.node.log.storage.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX, CorruptIndexError
-from cluster.node.log.storage.reader import NotInSegmentError, locate_batch
 from cluster.node.log.storage.recovery import (
     CorruptLogError,
+    NotInSegmentError,
     Window,
     check_epochs,
     check_place,
+    locate_batch,
     read_if_there,
 )
 from cluster.node.log.storage.segment import BASE_OFFSET, segment_base_offset

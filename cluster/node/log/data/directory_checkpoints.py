@@ -1,15 +1,8 @@
-"""The checkpoints of a log directory: offsets of all its logs, each file replaced atomically.
-
-- `recovery-point-offset-checkpoint`: saved when `flush` completes, every minute and before a cut;
-- `replication-offset-checkpoint`: the high watermarks, every 5 s;
-- `log-start-offset-checkpoint`: every minute, and before segments are deleted. Kafka leaves out
-  logs that begin with their first segment; ours are all in it, so that a lost segment is seen.
-
-Each is written beside, synced and renamed. One that cannot be read is damage.
-"""
+"""The files of a log directory: offsets of all its logs, and the mark of a clean shutdown."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -56,3 +49,48 @@ class DirectoryCheckpoints:
             self._disk.sync_directory("", partial(self._finish, done))
         elif done is not nothing:
             self._disk.barrier(partial(self._finish, done))
+
+
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+NO_EPOCH: Final = -1
+"""The broker's shutdown was unclean, or it was never registered."""
+_VERSION: Final = 0
+_EPOCH_MAX: Final = 2**63 - 1
+
+
+def read_clean_shutdown(disk: Disk) -> int | None:
+    """Return the broker's epoch, NO_EPOCH if unreadable, None without a mark. Raises OSError."""
+    if not disk.exists(CLEAN_SHUTDOWN_FILE):
+        return None
+    try:
+        epoch = json.loads(disk.read(CLEAN_SHUTDOWN_FILE))["brokerEpoch"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return NO_EPOCH
+    return epoch if type(epoch) is int and 0 <= epoch <= _EPOCH_MAX else NO_EPOCH
+
+
+def write_clean_shutdown(disk: Disk, broker_epoch: int, done: Completion) -> None:
+    """Leave the mark; `done` when it is durable.
+
+    Whatever the broker has must be durable before: a disk is free to keep this file and lose an
+    append that was queued earlier and not synced.
+    """
+    content = {"version": _VERSION, "brokerEpoch": broker_epoch}
+    disk.write(CLEAN_SHUTDOWN_FILE, json.dumps(content, separators=(",", ":")).encode())
+    disk.sync(CLEAN_SHUTDOWN_FILE, _nothing)
+    disk.sync_directory("", done)
+
+
+def remove_clean_shutdown(disk: Disk, done: Completion) -> None:
+    """Remove the mark durably, before anything that is queued from now on.
+
+    Where there is none, a start that was killed may have removed it: until the folder is synced, a
+    power loss brings it back.
+    """
+    if disk.exists(CLEAN_SHUTDOWN_FILE):
+        disk.remove(CLEAN_SHUTDOWN_FILE)
+    disk.sync_directory("", done)
+
+
+def _nothing(_: OSError | None) -> None:
+    """The next completion reports the same error."""

@@ -22,11 +22,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from cluster.node.log.data.clean_shutdown import (
-    read_clean_shutdown,
-    remove_clean_shutdown,
-    write_clean_shutdown,
-)
 from cluster.node.log.data.data_config import DataLogConfig, StorageError
 from cluster.node.log.data.data_log import DataLog
 from cluster.node.log.data.data_recovery import empty_data, recover_data
@@ -34,6 +29,9 @@ from cluster.node.log.data.directory_checkpoints import (
     HIGH_WATERMARK_FILE,
     START_OFFSET_FILE,
     DirectoryCheckpoints,
+    read_clean_shutdown,
+    remove_clean_shutdown,
+    write_clean_shutdown,
 )
 from cluster.node.log.data.partition_folder import (
     DELETE_SUFFIX,

@@ -31,8 +31,13 @@ from dataclasses import dataclass
 from cluster.node.log.batch.records import BatchHeader, iter_batches
 from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
 from cluster.node.log.storage.epoch_cache import EPOCH_FILE, EpochEntry
-from cluster.node.log.storage.reader import locate_batch, read_batches
-from cluster.node.log.storage.recovery import CorruptLogError, Recovered, recover
+from cluster.node.log.storage.recovery import (
+    CorruptLogError,
+    Recovered,
+    locate_batch,
+    read_batches,
+    recover,
+)
 from cluster.node.log.storage.segment import BASE_OFFSET, Segment, segment_name
 from cluster.node.log.storage.tail import Tail
 from cluster.node.log.types import OffsetAndEpoch

@@ -7,7 +7,7 @@ from cluster.node.controller.configs.sources import ALL_BROKERS
 from cluster.node.controller.metadata.registrations import ClusterInfo
 from cluster.node.controller.metadata.replay import replay
 from cluster.node.controller.metadata.state import committed_state
-from cluster.node.controller.records.topic import ConfigRecord
+from cluster.node.controller.records.kinds import ConfigRecord
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import messages as m
 

@@ -11,15 +11,13 @@ from cluster.node.controller.metadata.image import MetadataImage
 from cluster.node.controller.metadata.image_writer import image_records
 from cluster.node.controller.metadata.loader import MetadataLoader
 from cluster.node.controller.records import encode_record
-from cluster.node.controller.records.broker import (
+from cluster.node.controller.records.kinds import (
     BrokerRegistrationChangeRecord,
-    RegisterBrokerRecord,
-    UnregisterBrokerRecord,
-)
-from cluster.node.controller.records.topic import (
     PartitionChangeRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
 )
 from cluster.node.kraft.types import CommittedBatch
 from tests.cluster.node.controller.fakes import FakeClock

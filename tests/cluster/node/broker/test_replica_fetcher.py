@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.node.broker.replication.fetch_sessions import FetchSessions
-from cluster.node.broker.replication.replica_config import ReplicaConfig
 from cluster.node.broker.replication.replica_fetcher import Outcome, ReplicaFetcher
+from cluster.node.broker.replication.topic_settings import ReplicaConfig
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol.data_messages import FetchPartition, FetchResponse, FetchResult

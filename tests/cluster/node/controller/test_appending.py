@@ -8,7 +8,7 @@ from cluster.node.controller.core.appending import EventQueue
 from cluster.node.controller.metadata.registrations import partitions
 from cluster.node.controller.metadata.result import RECORDS_PER_PART
 from cluster.node.controller.records import decode_record
-from cluster.node.controller.records.broker import (
+from cluster.node.controller.records.kinds import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
 )

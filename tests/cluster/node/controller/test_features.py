@@ -14,7 +14,7 @@ from cluster.node.controller.metadata.image_writer import (
     read_bootstrap,
 )
 from cluster.node.controller.records import decode_record, record_version
-from cluster.node.controller.records.broker import (
+from cluster.node.controller.records.kinds import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
 )

@@ -21,7 +21,7 @@ from cluster.node.controller.metadata.state import (
 )
 from cluster.node.controller.partitions.leadership import broker_fenced, broker_unfenced
 from cluster.node.controller.records import encode_record
-from cluster.node.controller.records.topic import (
+from cluster.node.controller.records.kinds import (
     ClearElrRecord,
     PartitionChangeRecord,
     PartitionRecord,

@@ -12,12 +12,14 @@ from cluster.node.controller.metadata.loader import MetadataLoader
 from cluster.node.controller.metadata.replay import replay
 from cluster.node.controller.metadata.state import ReplayError
 from cluster.node.controller.records import encode_record
-from cluster.node.controller.records.system import (
+from cluster.node.controller.records.kinds import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    ConfigRecord,
     EndTransactionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
 )
-from cluster.node.controller.records.topic import ConfigRecord, RemoveTopicRecord, TopicRecord
 from cluster.node.kraft.types import CommittedBatch
 from cluster.node.log.metadata.snapshot import SnapshotEncoder, parse_snapshot
 from cluster.node.log.types import OffsetAndEpoch

@@ -14,15 +14,17 @@ from cluster.node.controller.records import (
     encode_record,
     wire,
 )
-from cluster.node.controller.records.broker import (
+from cluster.node.controller.records.kinds import (
     ENDPOINTS,
     FEATURES,
+    QUOTA_ENTITIES,
+    PartitionRecord,
+    QuotaEntity,
     RecordEndpoint,
     RecordFeature,
+    TopicRecord,
 )
 from cluster.node.controller.records.schema import UNTAGGED, field_table
-from cluster.node.controller.records.security import QUOTA_ENTITIES, QuotaEntity
-from cluster.node.controller.records.topic import PartitionRecord, TopicRecord
 
 STRATEGIES = {
     wire.INT8: st.integers(-128, 127),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.node.controller.records import decode_record, encode_record, record_to_json
-from cluster.node.controller.records.topic import PartitionChangeRecord
+from cluster.node.controller.records.kinds import PartitionChangeRecord
 
 STORED = Path(__file__).parents[3] / "data" / "kafka" / "record_vectors.jsonl"
 VECTORS = [json.loads(line) for line in STORED.read_text().splitlines()]

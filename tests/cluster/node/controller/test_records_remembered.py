@@ -11,7 +11,7 @@ from cluster.node.controller.records import (
     remember_records,
 )
 from cluster.node.controller.records.frame import RECORDS_REMEMBERED
-from cluster.node.controller.records.topic import PartitionRecord, TopicRecord
+from cluster.node.controller.records.kinds import PartitionRecord, TopicRecord
 
 
 @pytest.fixture(params=[0, 2, 1000])

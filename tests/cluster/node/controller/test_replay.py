@@ -10,36 +10,30 @@ from hypothesis import strategies as st
 from cluster.node.controller.metadata.image import MetadataImage, SpeculativeState
 from cluster.node.controller.metadata.replay import replay
 from cluster.node.controller.metadata.state import NEXT_PRODUCER_ID, ReplayError, committed_state
-from cluster.node.controller.records.broker import (
+from cluster.node.controller.records.kinds import (
+    AbortTransactionRecord,
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    DelegationTokenRecord,
+    FeatureLevelRecord,
     FenceBrokerRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    QuotaEntity,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveTopicRecord,
+    TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
     UnregisterControllerRecord,
-)
-from cluster.node.controller.records.security import (
-    AccessControlEntryRecord,
-    ClientQuotaRecord,
-    DelegationTokenRecord,
-    QuotaEntity,
-    RemoveAccessControlEntryRecord,
-    RemoveDelegationTokenRecord,
-)
-from cluster.node.controller.records.system import (
-    AbortTransactionRecord,
-    FeatureLevelRecord,
-    ProducerIdsRecord,
     ZkMigrationStateRecord,
-)
-from cluster.node.controller.records.topic import (
-    ClearElrRecord,
-    ConfigRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    RemoveTopicRecord,
-    TopicRecord,
 )
 from tests.cluster.node.controller.fakes import Node, alter, creatable, create, delete
 from tests.cluster.node.controller.indexes import check_index

@@ -5,7 +5,7 @@ import pytest
 from cluster.node.controller.metadata.replay import replay
 from cluster.node.controller.metadata.scram_users import credential_of, user_record
 from cluster.node.controller.metadata.state import ReplayError, committed_state
-from cluster.node.controller.records.security import (
+from cluster.node.controller.records.kinds import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )

@@ -11,37 +11,31 @@ from cluster.node.controller.metadata.image_writer import frozen_copy, image_rec
 from cluster.node.controller.metadata.replay import replay
 from cluster.node.controller.metadata.state import ReplayError, committed_state
 from cluster.node.controller.records import encode_record
-from cluster.node.controller.records.broker import (
+from cluster.node.controller.records.kinds import (
+    AccessControlEntryRecord,
+    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    DelegationTokenRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    QuotaEntity,
     RecordEndpoint,
     RecordFeature,
     RegisterBrokerRecord,
     RegisterControllerRecord,
-    UnregisterBrokerRecord,
-    UnregisterControllerRecord,
-)
-from cluster.node.controller.records.security import (
-    AccessControlEntryRecord,
-    ClientQuotaRecord,
-    DelegationTokenRecord,
-    QuotaEntity,
     RemoveAccessControlEntryRecord,
     RemoveDelegationTokenRecord,
-    RemoveUserScramCredentialRecord,
-    UserScramCredentialRecord,
-)
-from cluster.node.controller.records.system import (
-    BeginTransactionRecord,
-    EndTransactionRecord,
-    FeatureLevelRecord,
-    ProducerIdsRecord,
-)
-from cluster.node.controller.records.topic import (
-    ConfigRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
+    UnregisterControllerRecord,
+    UserScramCredentialRecord,
 )
 from cluster.node.kraft.types import CommittedBatch, IllegalStateError
 from cluster.node.log.metadata.snapshot import SnapshotEncoder, parse_snapshot

@@ -6,13 +6,13 @@ from cluster.node.controller.core import feature_control
 from cluster.node.controller.metadata.image import MetadataImage
 from cluster.node.controller.metadata.state import ReplayError
 from cluster.node.controller.records import decode_record, encode_record
-from cluster.node.controller.records.system import (
+from cluster.node.controller.records.kinds import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
 )
-from cluster.node.controller.records.topic import ConfigRecord
 from cluster.node.kraft.types import CommittedBatch
 from tests.cluster.node.controller.fakes import Node, alter, describe
 

@@ -8,7 +8,7 @@ from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.kraft.messages import ReplicaKey
 from cluster.node.kraft.quorum.accumulator import BatchAccumulator
 from cluster.node.kraft.quorum.config import RaftConfig
-from cluster.node.kraft.quorum.control_state import ControlState
+from cluster.node.kraft.quorum.control_state import ControlState, VoterSet
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.quorum_state import QuorumState
 from cluster.node.kraft.quorum.quorum_state_store import QuorumStateStore, decode
@@ -20,7 +20,6 @@ from cluster.node.kraft.quorum.states import (
     Resigned,
     Unattached,
 )
-from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint
 from tests.cluster.node.kraft.world import NodeClock

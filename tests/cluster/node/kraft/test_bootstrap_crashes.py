@@ -13,8 +13,8 @@ from cluster.backends.sim.disk import MemoryDisk
 from cluster.node.config import parse_config
 from cluster.node.format import write_folder
 from cluster.node.kraft.messages import ReplicaKey
-from cluster.node.kraft.quorum.bootstrap import write_bootstrap
-from cluster.node.kraft.quorum.voters import Voter, VoterSet
+from cluster.node.kraft.quorum.control_state import Voter, VoterSet
+from cluster.node.kraft.quorum.quorum_state_store import write_bootstrap
 from cluster.node.log.metadata.snapshot import BOOTSTRAP_ID, parse_snapshot, snapshot_name
 from cluster.node.meta_properties import FILE_NAME, MetaPropertiesError, identify
 from cluster.node.ports import Endpoint

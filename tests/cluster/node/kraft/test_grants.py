@@ -6,6 +6,7 @@ import pytest
 
 from cluster.node.kraft.messages import NO_DIRECTORY, ReplicaKey
 from cluster.node.kraft.quorum.accumulator import BatchAccumulator
+from cluster.node.kraft.quorum.control_state import VoterSet
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.states import (
     Candidate,
@@ -15,7 +16,6 @@ from cluster.node.kraft.quorum.states import (
     Resigned,
     Unattached,
 )
-from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.ports import Endpoint
 
 VOTERS = VoterSet.of(Endpoint(i, "n", 9000 + i) for i in (1, 2, 3))

@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 
 from cluster.node.kraft.messages import ReplicaKey
 from cluster.node.kraft.quorum.accumulator import BatchAccumulator
-from cluster.node.kraft.quorum.leader_state import Leader
-from cluster.node.kraft.quorum.replica_state import OBSERVER_SESSION_TIMEOUT_MS, OBSERVERS_MAX
-from cluster.node.kraft.quorum.voters import VoterSet
+from cluster.node.kraft.quorum.control_state import VoterSet
+from cluster.node.kraft.quorum.leader_state import (
+    OBSERVER_SESSION_TIMEOUT_MS,
+    OBSERVERS_MAX,
+    Leader,
+)
 from cluster.node.kraft.types import IllegalStateError
 from cluster.node.ports import Endpoint
 

@@ -7,8 +7,8 @@ import pytest
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest
+from cluster.node.kraft.quorum.control_state import VoterSet
 from cluster.node.kraft.quorum.states import Follower
-from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.log.batch.control import ControlRecordType, VoterListener, control_type
 from cluster.node.log.batch.records import decode_records, iter_batches
 from cluster.node.ports import Endpoint

@@ -6,9 +6,9 @@ import pytest
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as raft
+from cluster.node.kraft.quorum.control_state import VoterSet
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.states import Follower, Unattached
-from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.ports import Endpoint
 from tests.cluster.node.kraft.world import World
 

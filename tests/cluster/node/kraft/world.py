@@ -11,9 +11,9 @@ from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.quorum.config import RaftConfig
+from cluster.node.kraft.quorum.control_state import VoterSet
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.states import Follower
-from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch
 from cluster.node.log.batch.control import VoterListener

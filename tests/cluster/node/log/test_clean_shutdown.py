@@ -5,7 +5,7 @@ import random
 import pytest
 
 from cluster.backends.sim.disk import MemoryDisk
-from cluster.node.log.data.clean_shutdown import (
+from cluster.node.log.data.directory_checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     NO_EPOCH,
     read_clean_shutdown,

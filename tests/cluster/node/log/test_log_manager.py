@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from cluster.backends.sim.disk import MemoryDisk
-from cluster.node.log.data.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from cluster.node.log.data.data_config import DataLogConfig, StorageError
+from cluster.node.log.data.directory_checkpoints import CLEAN_SHUTDOWN_FILE
 from cluster.node.log.data.log_manager import LogDir, LogDirs, LogManager
 from cluster.node.log.storage.checkpoint import TopicPartition
 from tests.cluster.node.log.data_helpers import NOW_MS, TOPIC_ID, TestClock, batch

@@ -12,8 +12,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint
 from cluster.node.protocol import data_messages as d
-from cluster.node.protocol.data_fetch_codec import FETCH
-from cluster.node.protocol.data_produce_codec import PRODUCE
+from cluster.node.protocol.data_codecs import FETCH, PRODUCE
 from tests.kio_bytes import body_of
 
 PRODUCE_VERSIONS = range(3, 14)

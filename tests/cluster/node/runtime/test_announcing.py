@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.node.config import parse_config
-from cluster.node.runtime.announcing import AnnouncingTrace, start_line
+from cluster.node.runtime.trace import AnnouncingTrace, start_line
 from tests.cluster.node.test_config import text
 
 
