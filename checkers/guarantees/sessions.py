@@ -1,8 +1,7 @@
 """Session guarantees and sequential consistency of one register with unique writes.
 
-For reads that may be stale but must be ordered, e.g. those of a broker's metadata image. Terry and
-others (1994), for one key: whatever a session did first with version v and then with another
-version w demands that v comes before w:
+Terry and others (1994), for one key: whatever a session did first with version v and then with
+another version w demands that v comes before w:
 
 | guarantee | first | then |
 |---|---|---|
@@ -19,9 +18,7 @@ versions topologically, and within a version the write before its reads, each pr
 impossible only if a session reads a version before it writes it itself (`read-before-write`).
 
 Where the server returns offsets of writes, these order the versions too, and each guarantee must
-hold of that order. Sequential consistency is not local: keys that are each in order may still not
-be together. A session is a process, or, with `per_node`, what a process did at one node.
-
+hold of that order. A session is a process, or, with `per_node`, what a process did at one node.
 With `model` "topics" the versions of a key are the creations of a topic of that name, known by its
 ids; deletions, and reads that found no topic, demand nothing.
 

@@ -1,20 +1,11 @@
 """Log agreement: what was committed is in the logs that are left, and the nodes are alive.
 
-From the nodes' final logs and their traces (that the logs are equal where they must be is judged by
-`checkers.invariants.stored`):
-
-- every log is contiguous and its epochs never decrease (`checkers.evidence.log_audit`);
-- what any node announced as committed is in the final logs of a majority of the voters;
-- no node ended itself because an invariant broke, and none died unasked. A node whose storage
-  failed may end, if a fault met it before that may do that: one whose detail says `may_end_node`. A
-  torn write does not: it is how a power loss may end a write. Nor is a node to blame for a full
-  disk that it shares with the harness.
-
-The first bytes of a batch that a kill tore at the end of a log are left out, and counted. Where the
-node had flushed them they are not torn but damaged, and the log is not judged (`recovered`).
-
-What it cannot see: a commit that no node announced in its trace; a record that was compacted into
-a snapshot. A node without log or trace makes the verdict UNKNOWN. Complexity: O(records + events).
+docs/checkers.md#log-agreement has the statement (that the logs are equal where they must be is
+judged by `checkers.invariants.stored`). A node whose storage failed may end, if a fault met it
+before that may do that: one whose detail says `may_end_node`. A torn write does not: it is how a
+power loss may end a write. The first bytes of a batch that a kill tore at the end of a log are left
+out, and counted. Where the node had flushed them they are not torn but damaged, and the log is not
+judged (`recovered`). A node without log or trace makes the verdict UNKNOWN.
 """
 
 from __future__ import annotations

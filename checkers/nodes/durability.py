@@ -1,22 +1,10 @@
 """Durability: what was acknowledged is in the final state of every node.
 
 Judged is the final read of each node, taken after healing, when everything acknowledged must have
-been replayed. For each workload a rule of real time says which final states the history allows:
-
-- `set`: an acknowledged element is there; one that only failed, or was never added, is not.
-- `register`: the final value is that of a write which no acknowledged write followed.
-- `append`: a list holds what was acknowledged, begins with what was read, and has nothing twice and
-  nothing that no append can have added.
-- `partitions`: a topic has as many partitions beyond its first as increments were acknowledged, and
-  the acknowledged ones that followed a read beyond what that showed; and no more than can be.
-- `topics`: a name is taken by the topic of a create which no deletion (or proof of absence)
-  followed, and free only if a deletion can have followed the last proof of presence. (Where nodes
-  lag, descriptions and refusals prove nothing of the present: `functions` and `refusals`.)
-
-"Followed" means real time: invoked after the other one completed, or after a client had read its
-effect. An indeterminate operation may be there or not, but two nodes at the same committed offset
-must agree. Each rule is necessary, not sufficient: it reports no correct system, and what it lets
-pass because operations were concurrent is left to linearizability and log agreement.
+been replayed, by the workload's rule of real time (`checkers.evidence.final_states`). An
+indeterminate operation may be there or not, but two nodes at the same committed offset must agree.
+Each rule is necessary, not sufficient: it reports no correct system, and what it lets pass because
+operations were concurrent is left to linearizability and log agreement.
 
 Options: `workload`; `config_prefix` of the registers' names; `nodes` that serve final reads, all by
 default; `functions` and `refusals` (`checkers.run_input.asked_for`), since what a node that lags

@@ -3,40 +3,27 @@
 Every PartitionRecord and PartitionChangeRecord is a decision of a controller, so the log alone
 shows whether it was allowed: it is added up record by record (`nodes.snapshots.Image`), and each
 partition is compared with what it was. Epochs of changes are not in the records: replicas count
-them, and `snapshots` compares what they counted.
+them, and `snapshots` compares what they counted. The newest log is judged, from offset 0 or from a
+snapshot where it begins. docs/checkers.md#isr has the kinds; this is what is allowed, and why:
 
-- `not-a-replica`: a member of ISR or ELR that is no replica, or stands there twice. Kafka leaves in
-  the ELR whom a reassignment removed.
-- `isr-elr-overlap`: a member of both (ValidControllerIsrAndElr of KIP-966's specification).
-- `leader-not-in-sync`: a leader that is not in the ISR (LeaderInIsr).
-- `unclean-election`: a leader that was in neither ISR nor ELR, nor put there with the others of the
-  ISR as a reassignment ends, nor added by it. Allowed where it is marked as RECOVERING and
+- `not-a-replica`: Kafka leaves in the ELR whom a reassignment removed.
+- `unclean-election`: in sync is, too, who was put into the ISR with the others as a reassignment
+  ends, or added by it. Allowed where the leader is marked as RECOVERING and
   `unclean.leader.election.enable` is true for the topic or the cluster, or it is the last known
   leader of a partition with neither ISR nor ELR, but for those who are registered anew in the same
   batch (the unclean shutdown that takes the last one from the ELR elects in the same step).
-- `elr-forgotten`: with ELR enabled and the ISR below min.insync.replicas, a member of the old ISR
-  or ELR is in neither. Allowed of one that is no replica any more, or was registered anew or
+- `elr-forgotten`: allowed of one that is no replica any more, or was registered anew or
   unregistered in the same batch (an unclean shutdown). A broker with many partitions is registered
   behind several batches of changes: one of at least 1,000 records may belong to a registration that
-  comes later in its epoch.
-- `elr-kept`: an ELR though the ISR is as large as min.insync.replicas or the replicas, and neither
-  leader nor replicas change (what these leave there, Kafka drops with the next change).
-- `reassigned-early`: a reassignment ends while a replica that it adds is not in sync.
-- `left-in-epoch`: replicas are taken away without a new leader epoch, by which a leader would
-  refuse what they still ask.
-- `fenced-into-isr`: a broker that is in the ISR since this batch, and fenced or shutting down at
-  the end of it (KIP-841; ValidControllerState).
-- `change-of-nothing`: a change of a partition that was never created.
-- `dead-unfenced`: a broker that stays unfenced though it is dead (`nodes.fences`).
-- `isr-not-decided`: a broker acts by another ISR than this (`nodes.isr_heard`, from traces).
+  comes later in its epoch. This is also what keeps ISR and ELR together as large as
+  min.insync.replicas, once they were (MinIsrRecoveryQuorum).
+- `elr-kept`: what a change of leader or replicas leaves there, Kafka drops with the next change.
+- `left-in-epoch`: by a new leader epoch a leader would refuse what those taken away still ask.
+- `dead-unfenced`, `isr-not-decided`: `nodes.fences`, `nodes.isr_heard`.
 
-`elr-forgotten` is also what keeps ISR and ELR together as large as min.insync.replicas, once they
-were (MinIsrRecoveryQuorum).
-
-The two rules that need min.insync.replicas judge topics for which it, or the cluster's default, is
-in the log; what a broker's own file sets is not. The newest log is judged, from offset 0 or from a
-snapshot where it begins. Cannot see: what an operator asked for by ElectLeaders UNCLEAN, and
-`unclean.leader.election.enable` in a broker's own file.
+`isr-elr-overlap`, `leader-not-in-sync` and `fenced-into-isr` are ValidControllerIsrAndElr,
+LeaderInIsr and ValidControllerState of KIP-966's specification. Cannot see: what an operator asked
+for by ElectLeaders UNCLEAN, and what a broker's own file sets.
 Complexity: O(records), each with the members of one partition.
 """
 

@@ -1,13 +1,10 @@
-"""What brokers took for a partition's ISR, against what the metadata log decided.
+"""`isr-not-decided`: what brokers took for a partition's ISR, against what the metadata log decided.
 
 A broker of this repository traces the ISR that it acts by, with the partition epoch of the decision
 that it takes it from: as it begins to lead, and whenever it learns of another. A leader waits for
 the maximal ISR, which is this one and whom it has proposed, so that the rule keeps the maximal ISR
 above the controller's (ReplicationQuorumSuperset of KIP-966's specification) as long as the
-leader knows of the newest decision; with an older one it is a stale leader, which the next one's
-epoch fences.
-
-- `isr-not-decided`: a broker takes another ISR than the log has at that partition epoch.
+leader knows of the newest decision; an older one's is fenced by the next one's epoch.
 
 Partition epochs that the log does not show, as it begins behind them, are not judged; of a topic
 that was deleted and made again, either life's decision will do, and where the log may lack those of

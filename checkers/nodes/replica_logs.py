@@ -1,28 +1,16 @@
 """What the replicas of partitions hold on their disks, against each other and against the history.
 
-From the logs of partitions that were decoded after the last stop:
+docs/checkers.md#replica-logs has the kinds, assumptions and blind spots. Why they hold:
 
-- `offset-gap`, `epoch-decrease`: a log is contiguous, and its epochs never decrease.
-- `log-mismatch`: where two replicas have a batch of one epoch at one offset, they have the same
-  batch there, and the same ones all the way down (LogMatching; KIP-101, KIP-279). A leader appends
-  each offset once in its epoch, and a follower cuts its log back to where it agrees with its leader
-  before it takes anything: so this holds at any time, of uncommitted records and of replicas that
-  lag as well.
-- `committed-differs`: below the high watermarks of both, two replicas are equal. A replica saves
-  what was committed when it learned of it, and committed records keep their offset for ever; but a
-  replica that lags may hold others *above* its own high watermark.
-- `committed-missing`: a replica in sync has whatever is below the highest high watermark that any
-  replica saved.
-- `acknowledged-missing`: a replica in sync has each record that was acknowledged with acks=all, or
-  that a consumer read, at its offset.
-
-And from what brokers traced of these partitions (`checkers.nodes.replica_traces`): `two-leaders`,
-`epoch-back`, `leader-incomplete`, `truncated-committed`.
+- A leader appends each offset once in its epoch, and a follower cuts its log back to where it
+  agrees with its leader before it takes anything. So `log-mismatch` holds at any time, of
+  uncommitted records and of replicas that lag as well.
+- A replica saves what was committed when it learned of it (`committed-differs`), but one that lags
+  may hold other records *above* its own high watermark.
 
 *In sync* are the members of ISR and ELR at the end (`nodes.in_sync`), and replicas at the end that
 answered a `poll-all` after the heal, for what was done before that was invoked: it showed the log
-whole, and nothing may be lost any more. A replica may have any amount of records above what is
-committed, or lack any amount of them; with acks=1 an acknowledged record that nobody read is owed
+whole, and nothing may be lost any more. With acks=1 an acknowledged record that nobody read is owed
 by nobody.
 
 A topic that was deleted and made anew is left out: logs and traces do not say which one it was. Of
@@ -31,14 +19,9 @@ committed, with a leader that lacks it; what is left agrees: `offset-gap`, `epoc
 `log-mismatch`, `two-leaders` and `epoch-back` judge it still. What retention deletes is below where
 a log begins, and not compared.
 
-Assumes no compaction and no other unclean election, and that never more replicas of a partition
-lost what they had not synced than min.insync.replicas allows (power loss: less than that many
-between two times at which the ISR was whole), nor any where all ended uncleanly at one time, as the
-last leader leads then with what it has left (KIP-966): Kafka promises no more, as acks=all waits
-for no disk. Cannot see: what was in memory alone, what a node that was wiped had held.
-
-A log that is damaged, and a node of which nothing was decoded, make the verdict UNKNOWN.
-Complexity: O(batches x replicas + records).
+Never may more replicas of a partition lose what they had not synced than min.insync.replicas allows
+(power loss: less than that many between two times at which the ISR was whole), nor any where all
+ended uncleanly at one time, as the last leader leads then with what it has left (KIP-966).
 """
 
 from __future__ import annotations

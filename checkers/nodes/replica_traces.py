@@ -1,17 +1,10 @@
 """What brokers traced of the partitions that they lead and follow, against each other.
 
 Brokers of this repository trace when they begin to lead or to follow a partition in an epoch, and
-when a follower cuts its log. From these alone:
-
-- `two-leaders`: in one leader epoch one broker leads.
-- `epoch-back`: the epochs in which a process leads or follows never decrease.
-- `leader-incomplete`: the epoch of a leader begins at or above every high watermark that a leader
-  or a follower knew in an earlier epoch (LeaderCompleteness).
-- `truncated-committed`: no follower cuts below its own high watermark.
-
-A high watermark that a broker knows is a lower bound of what is committed, so each is real; times
-are not compared. Assumes what `nodes.replica_logs` does. A topic that was deleted and made anew is
-left out, as its epochs begin anew. Complexity: O(events x epochs of a partition).
+when a follower cuts its log. docs/checkers.md#replica-logs has the kinds. A high watermark that a
+broker knows is a lower bound of what is committed, so each is real; times are not compared. A topic
+that was deleted and made anew is left out, as its epochs begin anew.
+Complexity: O(events x epochs of a partition).
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""Voter changes: the voter sets in the logs hold what was answered.
+"""Voter changes: each step that a client was answered is in the logs, and none that nobody asked for.
 
-From the nodes' final logs (VotersRecord, KIP-853) and the operations `change-voters` of clients,
-whose ok completions say {"change": "add" or "remove", "voter": id}: each of these is a step between
-two sets of the newest log, as often as it was answered. Answers come once the new set is
-committed, and committed records are never lost. And a step that nobody asked for is none: there are
-at most as many as were answered, and as may have been made by operations of unknown outcome.
-
-What it cannot see: sets that a snapshot replaced, so a log that begins above 0 owes nothing; which
-steps a fault asked for that changes voters itself, so beside one none is uninvited. That
-sets follow each other by one voter is judged by the invariant `one-voter-change`. Complexity:
+Answers (`{"change": "add" or "remove", "voter": id}` of `change-voters`) come once the new set is
+committed, and committed records are never lost; steps that nobody was answered are at most as many
+as operations of unknown outcome may have made. docs/checkers.md#voter-changes has the blind spots.
+That sets follow each other by one voter is judged by the invariant `one-voter-change`. Complexity:
 O(records + operations).
 """
 

@@ -1,22 +1,9 @@
 """Logs with offsets: what producers sent to partitions and what consumers read there.
 
-`key` names a partition (`t0-3`), a process is a producer or a consumer of its own.
-
-- `send`: of a text or whole number, unique in its partition, or of a list of such: one record
-  batch. ok has `offset`, that of its first record, and `epoch`, in which the client believed the
-  leader to lead (the true one is not lower).
-- `poll`: from an offset, or from where this process's last poll of the partition ended (null). ok
-  has an answer, and `epoch`, that of the leader that gave it; absent where a follower did.
-- `poll-all`: from an offset, or from the log's start (null). ok as of `poll`, with the whole log.
-- `consume`: of a member of a group, from where it stands, which is not looked at. ok shows
-  `{"records": {partition: [[offset, value], ...]}}`, if any.
-
-An answer is `{"records": [[offset, value], ...], "high_watermark": n, "log_start": n}`; all but
-`records` may be absent or null. Other functions are not looked at. `fail` of a send: it was
-certainly not appended; `info`: it may be. A poll that is answered `offset_out_of_range` fails with
-that error. A `poll-all` promises to read until its position is the end of the node's log and
-nothing above the high watermark is left, so that it shows whatever was committed before it was
-invoked; the final operations of a run are `poll-all`, at the leader or at each replica.
+docs/checkers.md#log has operations, kinds of anomalies, options and blind spots. A process is a
+producer or a consumer of its own; other functions are not looked at. A `poll-all` promises to read
+until its position is the end of the node's log and nothing above the high watermark is left, so
+that it shows whatever was committed before it was invoked.
 
 What is known. A record that a consumer read was below the high watermark, so it is *committed*: it
 stays at its offset for ever (KIP-101, KIP-966: leaders are elected from the ISR and ELR, which hold
@@ -27,45 +14,11 @@ read that shows an offset has seen all committed records below it, *whenever* it
 stale (the high watermark lags), but it cannot have holes. Only known records count: control batches
 and failed sends leave holes that nobody can see.
 
-Kinds of anomalies:
-
-- `lost-write`: acknowledged with acks=all and not in a later read of the whole log; with acks=1,
-  where no later epoch can have truncated it.
-- `lost-committed`: read, or below the high watermark, and not in a read of the whole log.
-- `duplicate`: one value at two offsets. `inconsistent-offsets`: two values at one offset.
-- `moved`: read at another offset than acknowledged. `torn-batch`: records of one batch do not
-  stand one behind the other.
-- `phantom`: read, and never sent there. `aborted-read`: its send certainly failed.
-- `read-before-send`: a read that shows it ended before it was sent.
-- `nonmonotonic-send`: behind a record that the same producer sent after this one was done.
-  `real-time`: the same of two producers; or below a high watermark given before it was sent.
-- `poll-skip`: a poll shows a record and not a committed one between its position and that.
-  `int-poll-skip`: nor one between two that it shows.
-- `nonmonotonic-poll`: a poll shows offsets below its position, which only a seek may lower.
-  `int-nonmonotonic-poll`: offsets do not grow within a poll.
-- `truncated`: a poll is refused as out of range by a leader of an epoch in which, or before which,
-  a record there or behind had been read.
-- `dirty-read`: read, or below the high watermark of a leader, and afterwards the leader of the same
-  epoch has no higher high watermark.
-  `dirty-ack`: acknowledged with acks=all, and so afterwards at the node that answered.
-- `log-start-moved`: the log does not begin at 0 though nothing deletes records.
-
-Names are those of Jepsen's `jepsen.tests.kafka` where it has one. The order of effect: if a is done
-before b is sent, b is not in the log when a is, so a's offset is lower; with acks=1 as well, if
-both are committed (the log that a was appended to and the final one agree up to a: log matching).
-A lost record is reported as that, not again by the reads that pass over it or by what took its
-place. Allowed, counted as notes: with acks=1 an acknowledged record that nobody read and a later
-epoch truncated (`allowed-loss`; also where epochs are not known); a `duplicate` and a
-`moved` (the other copy was read) of clients that retry without idempotence.
-
-Options: `acks` ("0", "1", "all"); `idempotence`; `retries`: whether a client may itself send a
-record again, which ours never does. Cannot see: whether a record that was acknowledged with acks=1
-had been replicated, if no read and no high watermark shows it; truncations of what nobody read or
-had acknowledged.
-
-UNKNOWN: a value was sent twice; a partition has no `poll-all` invoked after its last
-acknowledgement, so that losses are not decided. Complexity: O(n log n) for n operations and
-records, and for each `poll-all` the records of its partition.
+The order of effect: if a is done before b is sent, b is not in the log when a is, so a's offset is
+lower; with acks=1 as well, if both are committed (the log that a was appended to and the final one
+agree up to a: log matching). A lost record is reported as that, not again by the reads that pass
+over it or by what took its place. Names of kinds are those of Jepsen's `jepsen.tests.kafka` where
+it has one.
 """
 
 from __future__ import annotations

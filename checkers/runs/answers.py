@@ -6,12 +6,9 @@ ends in `info`, with an error that begins with `wrong-answer`. What the harness 
 (the leader, the final reads) is journaled as an event `wrong-answer` of the nemesis, with `node`
 and `explanation`.
 
-Any of these: UNKNOWN. A node that answers so has broken the protocol, if the client is right; but
-that the client is right has no second witness, as an order of operations or a log has, and a newer
-node may know what the client does not. So it is no FAIL, and never a PASS.
-
-An operation whose client did not return was ended by the harness, with an error that begins with
-`HUNG`. It is an `info`, which claims nothing, so it changes no verdict by itself; a note says so.
+Any of these: UNKNOWN. That the client is right has no second witness, as an order of operations or
+a log has, and a newer node may know what the client does not. An operation whose client did not
+return, with an error that begins with `HUNG`, is an `info` that changes no verdict; a note says so.
 """
 
 from __future__ import annotations

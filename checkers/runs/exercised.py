@@ -1,37 +1,18 @@
-"""Whether enough was tried for a PASS to mean anything.
+"""Whether enough was tried for a PASS to mean anything: else UNDER-EXERCISED, naming what lacks.
 
 What must have been tried is what the plan expects, and never less than the *floor*, which nothing
 removes: no option, no `expectations` of a plan, no plan that leaves this check out (`options_of`,
-which every judgement of a stored run applies to its plan).
-
-| the floor | |
-|---|---|
-| operations | `OPERATIONS_MIN` of clients were ok, and `SHARE_MIN` of rate times duration |
-| reads, writes | `READS_MIN` and `WRITES_MIN` were ok; reads only where clients tried any |
-| faults | each planned kind was injected at least once and verified to bite |
-| leader changes | one, where there are several nodes and a planned fault can depose a leader |
-
-Operations of the end, after the last heal, do not count: they are repeated until they are ok, and
-while nothing is broken they try nothing.
-
-A stored plan with `leaderless` is of a system in which no node leads: no change is expected.
-
-Why these numbers: when n operations show no defect, then with 95 % confidence it shows in less than
-3/n of them ("rule of three": Hanley and Lippman-Hand, JAMA 1983). 50 operations speak against what
-spoils every sixteenth operation, 10 of a function against what spoils every third or fourth of that
-function: less says nothing of a quorum. A tenth of the planned rate: long plans promise more than
-50 operations, and a quorum that serves less than that has been down for nearly all of the run, or
-the machine was too slow to run it. Both are floors and no aims; plans expect more
-(`harness.plan.document`).
+which every judgement of a stored run applies to its plan). docs/checkers.md#exercised-statistics
+has the floor, and why 50: the "rule of three" (Hanley and Lippman-Hand, JAMA 1983). A tenth of the
+planned rate is asked for because a quorum that serves less has been down for nearly all of the run,
+or the machine was too slow to run it.
 
 A leader change is an election after the first one and after the first fault began: a leader of a
 later epoch was seen, and each epoch begins with a LeaderChangeMessage (KIP-595). The same node may
-win it. Without faults all elections but the first count.
+win it. Without faults all elections but the first count. A stored plan with `leaderless` is of a
+system in which no node leads: no change is expected.
 
-Short of any of these: UNDER-EXERCISED, naming each. It never FAILs: nothing wrong was seen.
-
-Options: `expectations` (`min_operations`, `faults`, `leader_changes`: more than the floor;
-`write_outage_max_s` is of another condition, `checkers.earned.outages`);
+Options: `expectations` (`min_operations`, `faults`, `leader_changes`: more than the floor);
 `skipped` names faults that the user had wanted and that could not work there; `nothing_left` says
 that these were all: then nothing that was asked for has been tried.
 

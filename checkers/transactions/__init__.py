@@ -15,26 +15,14 @@
 | `strong-session-...` of some | these, also with the order within processes |
 | `strong-...`, `strict-serializable` (default) | these, also in real time |
 
-`levels` has all of Elle's levels. **PASS needs a proof** (`levels.proven`): the
-dependencies are complete for the level and have no forbidden cycle, or an order of all transactions
-(of all snapshots and commits, for snapshot isolation) was found that explains every read
-(`serial`). Without one the verdict is UNKNOWN: a bound was met, or the level is
-none of those above (`levels.NOT_LOOKED_FOR`), and the history keeps no stronger one. That there is
-no such order is `no-serial-order`, or `no-snapshot-order`. The statistics count all anomalies, and
-name the weakest levels that are violated, the others that therefore are, and the strongest that are
-proven.
-
-What a caller knows of the versions of registers are options of Elle's names: `wfr_keys` (assumed
-unless it is said to be false, or the level is a form of read-uncommitted), `sequential_keys`,
-`linearizable_keys`, `transaction_order`. Of lists reads show the order, so they are refused there.
+`levels` has all of Elle's levels, and what proves a PASS (`levels.proven`); docs/checkers.md has
+the options, which are Elle's. The statistics count all anomalies, and name the weakest levels that
+are violated, the others that therefore are, and the strongest that are proven.
 
 A completion that is not of its transaction (another micro-operation, more, fewer) is a FAIL
-(`foreign-reply`): nothing follows from what else it says.
-
-What it cannot see: predicates (phantoms in Adya's sense); anomalies among transactions that all
-ended in `info`; more than one cycle in a component for each name. It refuses (UNKNOWN) where an
-element was appended twice. Of registers where values were written twice to a key nothing but an
-order is a proof, and of a level that neither has an order the verdict is UNKNOWN.
+(`foreign-reply`): nothing follows from what else it says. Refused (UNKNOWN) is an element that was
+appended twice. Cannot see: predicates (phantoms in Adya's sense); anomalies among transactions that
+all ended in `info`; more than one cycle in a component for each name.
 
 Complexity: O(n c + edges) for n transactions of c clients, plus a breadth-first search for each
 edge of a component until a cycle is found; for orders see `checkers.transactions.serial`.

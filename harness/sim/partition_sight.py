@@ -1,12 +1,9 @@
 """Shows what leaders, followers and controllers of a simulated world owe partitions at once.
 
-`PartitionWatch(world, watcher)` looks at what a broker leads, and at the Fetches that wait there,
-whenever a Fetch or a Produce is about to be served, in the state that all before has left: what is
-wrong there is shown. It shows a replica's log and the topic that it was made for when that is led,
-followed or cut, what a leader has committed, and remembers of a producer, when it answers that,
-what a controller agrees to of ISRs, a log directory that is in use and has the mark of a clean
-shutdown, whether a broker that uses a replica has the metadata of its own registration, and whether
-a replica that has moved to another log directory is where the metadata have it.
+`PartitionWatch(world, watcher)` makes the events of `checkers.invariants.partitions`. It looks at
+what a broker leads, and at the Fetches that wait there, whenever a Fetch or a Produce is about to
+be served, in the state that all before has left: what is wrong there is shown; all else, when it
+happens.
 """
 
 from __future__ import annotations

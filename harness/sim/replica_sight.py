@@ -1,17 +1,14 @@
 """Shows high watermarks, ISRs and followers of simulated brokers to the invariants of replicas.
 
-`ReplicaWatch(world, watcher)` looks at the partitions that a broker leads whenever a Fetch or a
-Produce is about to be served there, in the state that all before has left. It shows those whose
-high watermark has moved, those that another replica lags behind, and those whose leader counts a
-follower that has not fetched, does not know its own epoch, or waits no more for a change of its ISR
-that it has asked for; the rest breaks nothing.
+`ReplicaWatch(world, watcher)` makes the events of `checkers.invariants.replicas`. It looks at the
+partitions that a broker leads whenever a Fetch or a Produce is about to be served there, in the
+state that all before has left, and shows what may break something: a high watermark that has moved,
+a replica that lags, a follower that is counted and has not fetched or does not know its own epoch,
+a change of the ISR that its leader waits for no more.
 
-For that it notes which followers fetch in a leader's epoch where logs agree, and which fetch at the
-end of their leader's log; beside the latter, and how far each has fetched in a leader epoch, it
-shows what a leader asks of a controller. It shows as well for how long a member of the ISR has
-lagged, by the clock of a leader that has asked for nothing meanwhile, if its timer has had the time
-to find that. A process whose clock has run at two rates is left out there: a timer that it set at
-the slower one comes late by the other.
+For how long a member of the ISR has lagged goes by the clock of a leader that has asked for nothing
+meanwhile, if its timer has had the time to find that. A process whose clock has run at two rates is
+left out there: a timer that it set at the slower one comes late by the other.
 """
 
 from __future__ import annotations

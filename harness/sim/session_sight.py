@@ -1,18 +1,9 @@
 """Shows what becomes of brokers' sessions at the controllers of a simulated world.
 
-`SessionWatch(world, watcher)` hears the requests of brokers that are handed to controllers, by
-their clocks, and their answers, and looks at the active controller at its trace events `hw` and
-`ack`. It shows
-
-- a broker that was unfenced at the look before, and is fenced, unless it has asked for that: for
-  its end, to be fenced, or with a log directory that is offline (`broker-fenced`);
-- one that is not fenced, though it was silent for twice its session (`broker-silent`);
-- a registration that is answered (`broker-registered`), and the answer to a heartbeat by which a
-  broker that shuts down may end (`broker-released`);
-- a heartbeat as its broker sends it, and the log directories that are out of use there and that its
-  metadata have online (`heartbeat-sent`).
-
-The controller's own broker is left out: what that asks for passes no network.
+`SessionWatch(world, watcher)` makes the events of `checkers.invariants.sessions`: it hears the
+requests of brokers that are handed to controllers, by their clocks, and their answers, and looks at
+the active controller at its trace events `hw` and `ack`. The controller's own broker is left out:
+what that asks for passes no network.
 """
 
 from __future__ import annotations
