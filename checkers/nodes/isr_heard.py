@@ -1,4 +1,4 @@
-"""`isr-not-decided`: what brokers took for a partition's ISR, against what the metadata log decided.
+"""`isr-not-decided`: what brokers took for a partition's ISR, against the metadata log's.
 
 A broker of this repository traces the ISR that it acts by, with the partition epoch of the decision
 that it takes it from: as it begins to lead, and whenever it learns of another. A leader waits for

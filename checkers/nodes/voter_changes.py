@@ -1,4 +1,4 @@
-"""Voter changes: each step that a client was answered is in the logs, and none that nobody asked for.
+"""Voter changes: steps that clients were answered are in the logs, and none that nobody asked for.
 
 Answers (`{"change": "add" or "remove", "voter": id}` of `change-voters`) come once the new set is
 committed, and committed records are never lost; steps that nobody was answered are at most as many

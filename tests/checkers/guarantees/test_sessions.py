@@ -42,18 +42,7 @@ def test_each_guarantee_is_broken_by_its_own_history(guarantee, steps):
     if guarantee == "writes-follow-reads":
         offsets[3] = 15
     history = script([("write", 1)], [("write", 2)], steps)
-    history = [
-        op(
-            o.index,
-            o.f,
-            (o.invoke_ns, o.complete_ns),
-            process=o.process,
-            input=o.input,
-            output=o.output,
-            offset=offsets.get(o.input) if o.f == "write" else None,
-        )
-        for o in history
-    ]
+    history = [replace(o, offset=offsets.get(o.input)) if o.f == "write" else o for o in history]
     result = check_key(history, {})
     assert (result.status, result.anomalies[0]["kind"]) == (Status.FAIL, guarantee)
     assert status(history, guarantees=[guarantee]) is Status.FAIL
@@ -73,18 +62,7 @@ def test_no_session_returns_to_the_initial_value():
 
 def test_a_session_at_one_node_may_be_behind_another():
     history = script([("write", 1)], [("read", 1), ("read", None)])
-    apart = [
-        op(
-            o.index,
-            o.f,
-            (o.invoke_ns, o.complete_ns),
-            process=o.process,
-            input=o.input,
-            output=o.output,
-            node=f"n{o.index}",
-        )
-        for o in history
-    ]
+    apart = [replace(o, node=f"n{o.index}") for o in history]
     assert status(apart) is Status.FAIL
     assert status(apart, per_node=True) is Status.PASS
 
