@@ -1,17 +1,14 @@
 """The model `broker`: what a right registration can look like, and what it cannot."""
 
-import random
 from dataclasses import replace
-from itertools import chain, combinations
 
 import pytest
 
 from checkers.history import INFINITY_NS, EventType, HistoryError, Operation
 from checkers.verdict import Status
-from porcupine_py.models import Broker, model_named
+from porcupine_py.models import Broker
 from porcupine_py.search.dispatch import dispatch
 from porcupine_py.search.outcome import Budget
-from tests.checkers.linearizability.oracle import some_order
 
 
 def operation(index, f, input_=None, output=None, kind=EventType.OK, at=None):
@@ -145,32 +142,6 @@ def test_many_lost_registrations_are_not_tried_in_every_combination():
         assert (outcome.status, outcome.explored < 400) == (verdict, True)
 
 
-def lossy_history(draw):
-    """A few answers of a right controller, some lost and some too early or late to be right."""
-    registry, history = Registry(), []
-    for index in range(draw.randrange(3, 9)):
-        f, value, output = registry.perform(draw) or read(alive=draw.random() < 0.3)
-        is_lost = f != "read" and draw.random() < 0.5
-        kind, output = (EventType.INFO, None) if is_lost else (EventType.OK, output)
-        at = 10 * index - draw.randrange(25), 10 * index + draw.randrange(25)
-        history.append(operation(index, f, value, output, kind, at))
-    return history
-
-
-def test_the_verdict_on_lost_answers_is_that_of_brute_force():
-    verdicts = []
-    for seed in range(300):
-        history = lossy_history(random.Random(seed))
-        lost = [o for o in history if o.type is EventType.INFO]
-        answered = [o for o in history if o.type is EventType.OK]
-        subsets = chain.from_iterable(combinations(lost, n) for n in range(len(lost) + 1))
-        model = Broker()
-        truth = any(some_order([*answered, *few], (), model.init(), model.step) for few in subsets)
-        verdicts.append(dispatch(history, model, "wgl", Budget())[1].status)
-        assert verdicts[-1] is (Status.PASS if truth else Status.FAIL)
-    assert 30 < verdicts.count(Status.FAIL) < 270
-
-
 def test_malformed_values_are_refused():
     for broken in (
         operation(0, "register", None, {"epoch": 1}),
@@ -180,43 +151,3 @@ def test_malformed_values_are_refused():
     ):
         with pytest.raises(HistoryError):
             Broker().step(Broker().init(), broken)
-
-
-class Registry:
-    """A right controller for one broker, with sessions that end when the test says so."""
-
-    def __init__(self):
-        self.incarnation, self.epoch, self.fenced, self.clock = None, -1, True, 0
-
-    def perform(self, draw):
-        self.clock += draw.randrange(1, 4)
-        if draw.random() < 0.2:
-            self.fenced = True  # the session ended
-        incarnation = draw.choice("abc")
-        f = draw.choice(("register", "heartbeat", "fence", "read"))
-        if f == "read":
-            return read(alive=not self.fenced)
-        if f == "register":
-            if incarnation != self.incarnation:
-                self.incarnation, self.epoch, self.fenced = incarnation, self.clock, True
-            return register(incarnation, self.epoch)
-        if incarnation != self.incarnation:
-            return None  # refused: shows nothing
-        behind = draw.random() < 0.5
-        if f == "fence":
-            self.fenced = True
-            return fence(incarnation, self.epoch)
-        if not behind:
-            self.fenced = False
-        return heartbeat(incarnation, self.epoch, self.fenced, behind)
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_whatever_a_right_controller_answers_is_legal(seed):
-    draw, registry = random.Random(seed), Registry()
-    steps = [step for _ in range(200) if (step := registry.perform(draw)) is not None]
-    assert first_illegal(*steps) is None
-
-
-def test_the_model_is_known_by_its_name():
-    assert type(model_named("broker")) is Broker

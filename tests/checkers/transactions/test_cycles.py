@@ -1,8 +1,5 @@
 """Anomalies of transactions: each by name, none in what is serializable."""
 
-from itertools import combinations, permutations
-from random import Random
-
 import pytest
 
 from checkers import Status
@@ -614,105 +611,6 @@ def test_components_are_those_of_a_long_cycle():
     ring = {i: [(i + 1) % 5000] for i in range(5000)}
     assert [len(group) for group in components(ring)] == [5000]
     assert sorted(map(len, components({0: [1], 1: [0, 2], 2: []}))) == [1, 2]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("strict", [False, True])
-def test_registers_with_repeated_values_are_judged_as_by_brute_force(strict):
-    """With crashed transactions, of which any may have taken place."""
-    verdicts = set()
-    for case in range(500):
-        rnd = Random(f"repeated-{case}")
-        history = world(rnd, "rw-register", repeat=True)
-        for place, each in enumerate(history):
-            if rnd.random() < 0.2:
-                history[place] = txn(each.index, each.output, each.invoke_ns, kind=INFO)
-        committed = [t for t in history if t.type is OK]
-        crashed = [t for t in history if t.type is INFO]
-        right = any(
-            serializable([*committed, *some], "rw-register", strict=strict)
-            for n in range(len(crashed) + 1)
-            for some in combinations(crashed, n)
-        )
-        consistency = "strict-serializable" if strict else "serializable"
-        status = judged(history, "rw-register", consistency=consistency)[0]
-        expected = Status.PASS if committed else Status.UNDER_EXERCISED
-        assert status is (expected if right else Status.FAIL), case
-        verdicts.add(status)
-    assert {Status.PASS, Status.FAIL} <= verdicts
-
-
-def world(rnd, model, *, repeat=False):
-    """Run transactions one by one, or spoil what they read; returns them with their times."""
-    state, history, count = {}, [], 0
-    for index in range(rnd.randint(2, 4)):
-        steps = []
-        for _ in range(rnd.randint(1, 3)):
-            key = rnd.choice("xy")
-            if rnd.random() < 0.5:
-                value = state.get(key, [])
-                steps.append(
-                    r(key, list(value) if model == "list-append" else (value or [None])[-1])
-                )
-            else:
-                count = rnd.randint(1, 2) if repeat else count + 1
-                state[key] = [*state.get(key, []), count]
-                steps.append([("append" if model == "list-append" else "w"), key, count])
-        begin = 3 * index - rnd.randint(0, 4)
-        history.append(txn(index, steps, max(0, begin), max(0, begin) + rnd.randint(3, 8)))
-    if rnd.random() < 0.7:
-        spoil(rnd, rnd.choice(history), history, model)
-    return history
-
-
-def spoil(rnd, transaction, history, model):
-    values = [s[2] for t in history for s in t.output if s[0] != "r"]
-    for step in transaction.output:
-        if step[0] == "r" and model == "list-append":
-            step[2] = step[2][: rnd.randint(0, len(step[2]))] if rnd.random() < 0.7 else values[:2]
-        elif step[0] == "r":
-            step[2] = rnd.choice([None, *values])
-
-
-def serializable(history, model, *, strict):
-    return any(runs(order, model) for order in permutations(history) if not strict or timely(order))
-
-
-def timely(order):
-    return not any(
-        later.complete_ns < earlier.invoke_ns
-        for i, earlier in enumerate(order)
-        for later in order[i + 1 :]
-    )
-
-
-def runs(order, model):
-    state = {}
-    for transaction in order:
-        unknown = transaction.type is INFO
-        for f, key, value in transaction.output or transaction.input:
-            seen = state.get(key, [])
-            if f != "r":
-                state[key] = [*seen, value]
-            elif not unknown and value != (
-                seen if model == "list-append" else (seen or [None])[-1]
-            ):
-                return False
-    return True
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["list-append", "rw-register"])
-def test_what_is_serializable_has_no_anomaly_and_all_of_the_rest_has_one(model):
-    wrong = 0
-    for case in range(500):
-        history = world(Random(f"{model}-{case}"), model)
-        for consistency in ("serializable", "strict-serializable"):
-            right = serializable(history, model, strict=consistency.startswith("strict"))
-            status = judged(history, model, consistency=consistency)[0]
-            assert status is (Status.PASS if right else Status.FAIL), (case, consistency)
-            wrong += not right
-    assert wrong > 100
 
 
 def test_the_check_is_known_by_name():
