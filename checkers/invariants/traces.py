@@ -284,6 +284,42 @@ class UpToDateVote(Invariant):
         return None
 
 
+class TruncationEnds(Invariant):
+    """Who truncates again in an epoch, with nothing appended since, truncates further.
+
+    It asks at the end that it truncated to, and a leader that has not that end names one below: so
+    the two logs meet. What a follower then appends is its leader's, which does not diverge again.
+    """
+
+    name = "truncation-ends"
+    source = "KIP-595, log reconciliation; KafkaRaftLog, truncateToEndOffset"
+    reads = frozenset({"state", "truncate"})
+    own = True
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._ends: dict[str, int] = {}
+        """By node that has truncated: to which offset."""
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        self._ends.pop(node, None)
+
+    on_state = on_start
+    on_append = on_start
+    on_truncate_fully = on_start
+
+    def on_truncate(self, node: str, fields: Fields) -> Broken | None:
+        end_offset = fields["end_offset"]
+        before = self._ends.get(node)
+        self._ends[node] = end_offset
+        if before is None or end_offset < before:
+            return None
+        return Broken(
+            f"{node} truncates to {end_offset} in epoch {fields['epoch']}, after it had truncated "
+            f"to {before}: it has not"
+        )
+
+
 class KeptState(_OfReplicas):
     """A quorum-state file holds what its node traced last, or what it was about to trace."""
 
@@ -542,6 +578,7 @@ TRACES: tuple[type[Invariant], ...] = (
     HeardOf,
     CommittedKept,
     UpToDateVote,
+    TruncationEnds,
     KeptState,
     VotersAgree,
     AnsweredInClaim,

@@ -58,7 +58,12 @@ CHANGE = ("voter-change", {**voters(1, 2, 3, 4, offset=5)[1], "epoch": 1})
 OTHER = voters(1, 2, offset=5)
 
 
+def cut(end_offset):
+    return "truncate", {"end_offset": end_offset, "epoch": 1}
+
+
 FALSE = {
+    "a truncation that has none": ([append(6, 8), cut(7), cut(7)], "truncation-ends"),
     "a flush above the log": ([("flush", {"end_offset": 9})], "traced-flush"),
     "a fetch above the flushes": ([PENDING, fetch(7, 7)], "traced-flush"),
     "bytes cut off that nobody wrote": ([RESTART, recovered(6, 9)], "appended"),
@@ -81,6 +86,9 @@ FALSE = {
     "a snapshot that is not there": ([("snapshot", {"offset": 6, "epoch": 1})], "snapshots-kept"),
 }
 TRUE = [
+    [append(6, 8), cut(7), cut(6)],
+    [append(6, 8), cut(7), append(7, 8), cut(7)],
+    [append(6, 8), cut(7), state(1), cut(7)],
     [PENDING, RESTART, recovered(6, 9)],
     [PENDING, RESTART, recovered(7)],
     [RESTART, recovered(6), (*fetch(6, 6), 1)],
