@@ -38,6 +38,8 @@ An error of the operating system is quoted where a log directory is out of use b
 file that it cannot sync by its descriptor (quorum-state, checkpoints) Java does not quote it.
 """
 
+_STORAGE = "KafkaStorageException"
+"""Of a log directory that is out of use, which a node may report and live on."""
 KILLED = -9
 """Exit code of a process that SIGKILL ended, on every backend."""
 _FULL = re.compile(r"No space left|ENOSPC|Errno 28")
@@ -72,6 +74,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         _form_anomalies(run.audit(evidence.logs, {})),
         _not_on_majority(evidence, committed) if run.extent.finished else (),
         deaths,
+        _faults(evidence, run),
         _violations(run.notes),
     ):
         if cancelled():
@@ -217,6 +220,19 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
         # One whose trace is on a full disk cannot even trace why it ends.
         (doubts if unclear or crowded or unseen or outsider else deaths).append(death)
     return deaths, doubts
+
+
+def _faults(evidence: Evidence, run: RunInput) -> Iterator[Anomaly]:
+    """Find what nodes report as wrong in themselves, where no fault took their storage."""
+    hit = _hit_since(run)
+    for node, trace in evidence.traces.items():
+        reasons = (
+            (event, str(event.fields["reason"])) for event in trace if event.event == "fault"
+        )
+        for event, reason in reasons if node not in hit else ():
+            if not storage_failed(reason) and _STORAGE not in reason:
+                explanation = f"{node} reported at {evidence.when(event)}: {reason}"
+                yield anomaly("fault", explanation, **evidence.place(event))
 
 
 def _hit_since(run: RunInput) -> dict[str, int]:

@@ -308,7 +308,7 @@ def partition_line(
             text = f"resigned as the active controller of metadata epoch {found['epoch']}"
         case "start":
             text = "started"
-        case "fatal":
+        case "fatal" | "fault":
             text, detail = _trace_text(event, fields)
     return Line(at_ns, NODE, f"{name} {text}", name, detail, source=source) if text else None
 
@@ -346,4 +346,6 @@ def _trace_text(event: str, fields: Mapping[str, Any]) -> tuple[str, int]:
             return f"had the voters {ids or 'nobody'} in {source}", 1
         case "fatal":
             return f"ended itself: {fields['reason']}", 0
+        case "fault":
+            return f"reported a {fields['reason']}", 0
     return "", 0

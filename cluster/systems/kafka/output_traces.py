@@ -19,6 +19,7 @@ or the failure of a log directory was caused by.
 | the same | Fully truncated the log at (offset, epoch) | `truncate-fully` |
 | `AppInfoParser` | Kafka version: ..., then Kafka commitId: ... | `release` |
 | a terminating fault handler | Encountered fatal fault: ... | `fatal` |
+| one that logs | Encountered metadata publishing fault: ... | `fault` |
 | `LogManager`, `ReplicaManager` | Shutdown broker because ... | the same, with the last failure |
 | `LogDirFailureChannel` | why a log directory fails | |
 
@@ -80,6 +81,8 @@ _REPLACED: Final = re.compile(
 _FATAL: Final = re.compile(
     r"(?:\[.*?\] )?(?:Encountered fatal fault: |(Shutdown broker because ))(.*)"
 )
+_FAULT: Final = re.compile(r"(?:\[.*?\] )?Encountered (metadata \w+ fault: .*)")
+"""Of the node's image: what it holds is not what the log holds, or it cannot be written."""
 _FAILURE: Final = "failure"
 """Of a log directory: no event, but why a broker without another one ends itself."""
 _CAUSE: Final = re.compile(r"(?:Caused by: )?([\w.$]+(?:Exception|Error)(?:: .*)?)")
@@ -130,7 +133,7 @@ class OutputReader:
         for event, fields in self._read(level, logger.rpartition(".")[2], message):
             self._epoch = fields["epoch"] if event == "state" else self._epoch
             made = {"t": int(time_ns), "n": max(self._incarnation, 0), "e": event, **fields}
-            if event in {"fatal", _FAILURE}:
+            if event in {"fatal", "fault", _FAILURE}:
                 self._fault = made
             else:
                 yield made
@@ -141,6 +144,8 @@ class OutputReader:
         elif level in {"ERROR", "FATAL"} and (found := _FATAL.fullmatch(message)):
             failure = f"; {self._failure}" if found[1] and self._failure else ""
             yield "fatal", {"reason": f"{found[2]}{failure}"}
+        elif level == "ERROR" and (found := _FAULT.fullmatch(message)):
+            yield "fault", {"reason": found[1]}
         elif logger != _INFO:
             for event, fields in _read(logger, message, self._epoch):
                 if event == "state" and self._log_end is not None:

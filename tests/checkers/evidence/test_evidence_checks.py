@@ -161,6 +161,30 @@ def test_a_record_that_cannot_be_decoded_may_be_what_a_check_looks_for(check, ki
         assert said in result.summary
 
 
+BROKEN = "metadata publishing fault: KRaft snapshot file generation error; "
+
+
+@pytest.mark.parametrize(
+    ("reason", "hit", "found"),
+    [
+        (BROKEN + "IllegalArgumentException: Snapshot id is not valid", False, {"fault"}),
+        (BROKEN + "IllegalArgumentException: Snapshot id is not valid", True, set()),
+        (BROKEN + "java.io.IOException: No space left on device", False, set()),
+        (BROKEN + "org.apache.kafka.common.errors.KafkaStorageException: offline", False, set()),
+    ],
+)
+def test_what_a_node_reports_of_its_metadata_fails_unless_its_storage_may_be_at_fault(
+    reason, hit, found
+):
+    detail = {"may_end_node": hit}
+    inject = {"phase": "inject", "targets": ["n2"], "verified": True, "detail": detail}
+    events = [Event(0, 0, NEMESIS, EventType.INFO, "disk-full", None, inject)]
+    traces = {node: good_trace(node) for node in NODES}
+    traces["n2"] += trace("n2", ("fault", {"reason": reason}))
+    status = Status.FAIL if found else Status.PASS
+    assert judged(good_run(events=events, traces=traces), "log-agreement") == (status, found)
+
+
 def died(reason, targets=("n2",), *, may_end_node=True, exit_codes=(1,)):
     detail = {"may_end_node": may_end_node}
     inject = {"phase": "inject", "targets": list(targets), "verified": True, "detail": detail}

@@ -627,6 +627,16 @@ def test_no_output_is_no_trace(tmp_path):
             ),
             {"e": "fatal", "reason": "Unexpected error in raft IO thread"},
         ),
+        (
+            (
+                "1|ERROR|org.apache.kafka.server.fault.LoggingFaultHandler|Encountered metadata "
+                "publishing fault: KRaft snapshot file generation error"
+            ),
+            {
+                "e": "fault",
+                "reason": "metadata publishing fault: KRaft snapshot file generation error",
+            },
+        ),
     ],
 )
 def test_truncations_voters_and_fatal_faults_are_told(tmp_path, message, event):
@@ -694,7 +704,7 @@ def judged(run):
 def test_a_good_run_passes_and_names_what_was_not_judged():
     result, kinds = judged(kafka_run())
     assert (result.status, kinds) == (Status.PASS, set())
-    assert result.summary.startswith("10 invariants hold")
+    assert result.summary.startswith("11 invariants hold")
     left_out = result.statistics["left_out"]
     assert left_out["majority-durable"] == "the system does not trace: fetch, flush, voters"
     assert left_out["majority-counted"] == "the system does not trace: hw.replicas"
