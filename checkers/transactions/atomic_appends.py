@@ -45,6 +45,9 @@ Kinds of anomalies, and why a correct Kafka never shows them:
   stands before one that was made earlier, as it follows from what was read or answered before.
 - `skipped`: read_uncommitted shows a record and not what lies before it, or another order than
   read_committed. It shows all below the high watermark.
+- `aborted-offset`, `lost-offset`, `phantom-offset`: an offset that was committed in a transaction
+  is seen though that aborted, is not there once it committed, or is nobody's
+  (`checkers.transactions.committed_offsets`).
 - `hanging-transaction`: a transaction stays open. Coordinators abort what exceeds its time-out.
 
 read_uncommitted may show what was aborted. A transaction that ended in `info` may have committed or
@@ -53,9 +56,8 @@ same record undecided all the time, while every broker answered; that is a time-
 the pause between two looks for it, and its margin. Below that, and where a partition was not read
 whole after the last transaction, the verdict is UNKNOWN.
 
-Cannot see: a transaction that is torn at times and whole in the end; offsets of groups that are
-committed in a transaction. Complexity: that of `checkers.transactions.list_append`, and the length
-of all lists that were read.
+Cannot see: a transaction that is torn at times and whole in the end. Complexity: that of
+`checkers.transactions.list_append`, and the length of all lists that were read.
 """
 
 from __future__ import annotations
@@ -84,6 +86,7 @@ from checkers.transactions.atomic_rules import (
     zombie_commits,
 )
 from checkers.transactions.circles import circles
+from checkers.transactions.committed_offsets import offset_anomalies
 from checkers.transactions.list_append import NotUniqueError
 from checkers.transactions.operations import ReplyError
 from checkers.verdict import Anomaly, CheckResult, Status
@@ -134,6 +137,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         *circles(parts.transactions, parts.dirty),
         *uncommitted_anomalies(parts),
         *hanging_transactions(parts, open_ms),
+        *offset_anomalies(parts.commits, operations),
     ]
     if cancelled():
         return _unknown(operations, "cancelled")

@@ -9,6 +9,14 @@ from typing import Any
 
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.transactions import list_append
+from checkers.transactions.committed_offsets import (
+    OFFSETS,
+    Commit,
+    Commits,
+    commits_of,
+    lookups_of,
+    without_commits,
+)
 from checkers.transactions.operations import Transaction, name, transactions
 from checkers.verdict import Anomaly, anomaly
 from porcupine_py.values import show
@@ -43,7 +51,10 @@ class TransactionParts:
     refused: Mapping[str, Sequence[Operation]]
     """Partition without such a read -> its READ_ALLs that found a transaction open."""
     unread: Sequence[str]
-    """Partitions of either kind that were appended to, without such a read."""
+    """Partitions of either kind that were appended to, without such a read, and those with a group
+    whose offset was committed, and not looked up."""
+    commits: Commits
+    """Partition -> what was committed of the group for it."""
 
     def appends(self) -> Iterator[Transaction]:
         """Return the transactions that append."""
@@ -65,11 +76,12 @@ class TransactionParts:
 def parts_of(operations: Sequence[Operation]) -> TransactionParts:
     """Read a history. Raises HistoryError and ReplyError."""
     dirty, others, ends = [], [], []
-    for operation in operations:
+    commits = _commits(operations)
+    for operation in (operation for operation in operations if operation.f != OFFSETS):
         if operation.f == READ_UNCOMMITTED:
             dirty.append(operation)
             continue
-        others.append(operation)
+        others.append(without_commits(operation))
         if operation.f == READ_ALL:
             continue
         is_done = operation.type is not EventType.INFO and operation.complete_ns < INFINITY_NS
@@ -93,13 +105,28 @@ def parts_of(operations: Sequence[Operation]) -> TransactionParts:
         if t.type is not EventType.FAIL
         for step in t.writes(list_append.WRITER)
     }
+    looked_up = {key for key, _, lookup in lookups_of(operations) if lookup.invoke_ns > end_ns}
     return TransactionParts(
         read,
         [t for t in transactions(dirty, list_append.WRITER) if t.type is EventType.OK],
         last,
         {key: found for key, found in refused.items() if key not in last},
-        sorted(written.difference(last)),
+        [
+            *sorted(written.difference(last)),
+            *(f"{key} (offset)" for key in sorted(commits.keys() - looked_up)),
+        ],
+        commits,
     )
+
+
+def _commits(operations: Sequence[Operation]) -> Commits:
+    found: dict[str, list[Commit]] = {}
+    for operation in operations:
+        holds = operation.type is EventType.OK and operation.f not in FENCED
+        for key, offset in commits_of(operation):
+            commit = Commit(offset, operation, may_commit(operation), holds)
+            found.setdefault(key, []).append(commit)
+    return found
 
 
 # -- what is there in the end ----------------------------------------------------------------------
@@ -109,7 +136,7 @@ def broken_in_the_end(parts: TransactionParts) -> Iterator[Anomaly]:
     """Compare each transaction with the last reads of its partitions."""
     there = {key: frozenset(_list(t, key)) for key, t in parts.last.items()}
     for transaction in parts.appends():
-        if not _may_commit(transaction):
+        if not may_commit(transaction.operation):
             continue  # whatever is seen of it, at any time, is `aborted-read`
         steps = [s for s in transaction.writes(list_append.WRITER) if str(s.key) in there]
         here = [s for s in steps if s.value in there[str(s.key)]]
@@ -165,7 +192,7 @@ def aborted_reads(parts: TransactionParts) -> Iterator[Anomaly]:
     writers = {
         (str(step.key), step.value): t
         for t in parts.appends()
-        if not _may_commit(t)
+        if not may_commit(t.operation)
         for step in t.writes(list_append.WRITER)
     }
     seen: set[int] = set()
@@ -183,12 +210,11 @@ def aborted_reads(parts: TransactionParts) -> Iterator[Anomaly]:
                 yield anomaly("aborted-read", what, writer, reader, transaction=writer.index)
 
 
-def _may_commit(transaction: Transaction) -> bool:
-    """Whether its appends may be seen: it committed, or ended amid a commit."""
-    f = transaction.operation.f
-    if transaction.type is EventType.INFO or f.removesuffix(LATE) == ABORT:
-        return f not in _NEVER_COMMIT
-    return transaction.type is EventType.OK
+def may_commit(operation: Operation) -> bool:
+    """Whether what a transaction did may be seen: it committed, or ended amid a commit."""
+    if operation.type is EventType.INFO or operation.f.removesuffix(LATE) == ABORT:
+        return operation.f not in _NEVER_COMMIT
+    return operation.type is EventType.OK
 
 
 def _end(transaction: Transaction) -> str:

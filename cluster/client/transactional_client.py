@@ -19,7 +19,15 @@ from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.protocol import transaction_messages as t
 from cluster.node.protocol.data_messages import InitProducerIdRequest
-from cluster.node.protocol.messages import ApiVersionsRequest, TopicName, i8, i16, i32, milliseconds
+from cluster.node.protocol.messages import (
+    ApiVersionsRequest,
+    TopicName,
+    i8,
+    i16,
+    i32,
+    i64,
+    milliseconds,
+)
 from cluster.values import valueclass
 
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -116,6 +124,66 @@ class TransactionalClient:
                 raise WrongAnswerError(f"partition {answered.name}-{result.partition_index}")
             if result.partition_error_code is not ErrorCode.none:
                 return _refusal(result.partition_error_code)
+            return Outcome("ok")
+
+        return await self._client.attempt(endpoint, request, read, timeout_ms)
+
+    async def add_offsets(
+        self,
+        endpoint: Endpoint,
+        transactional_id: str,
+        producer: Producer,
+        group: str,
+        timeout_ms: float,
+    ) -> Outcome:
+        """Make the offsets of a group part of the transaction."""
+        request = t.AddOffsetsToTxnRequest(
+            transactional_id=t.TransactionalId(transactional_id),
+            producer_id=t.ProducerId(producer.producer_id),
+            producer_epoch=i16(producer.epoch),
+            group_id=t.GroupId(group),
+        )
+
+        def read(response: t.AddOffsetsToTxnResponse) -> Outcome:
+            if response.error_code is not ErrorCode.none:
+                return _refusal(response.error_code)
+            return Outcome("ok")
+
+        return await self._client.attempt(endpoint, request, read, timeout_ms)
+
+    async def commit_offset(
+        self,
+        endpoint: Endpoint,
+        transactional_id: str,
+        producer: Producer,
+        group: str,
+        of: TopicPartition,
+        offset: int,
+        timeout_ms: float,
+        *,
+        adds_group: bool,
+    ) -> Outcome:
+        """Ask the group's coordinator to commit an offset when the transaction commits."""
+        kind = t.TXN_OFFSET_COMMIT[adds_group]
+        partition = kind.TxnOffsetCommitRequestPartition(
+            partition_index=i32(of.index), committed_offset=i64(offset), committed_metadata=None
+        )
+        topic = kind.TxnOffsetCommitRequestTopic(name=TopicName(of.topic), partitions=(partition,))
+        request = kind.TxnOffsetCommitRequest(
+            transactional_id=t.TransactionalId(transactional_id),
+            group_id=t.GroupId(group),
+            producer_id=t.ProducerId(producer.producer_id),
+            producer_epoch=i16(producer.epoch),
+            topics=(topic,),
+        )
+
+        def read(response: t.TxnOffsetCommitResponse) -> Outcome:
+            (answered,) = response.topics
+            (result,) = answered.partitions
+            if (answered.name, result.partition_index) != (of.topic, of.index):
+                raise WrongAnswerError(f"partition {answered.name}-{result.partition_index}")
+            if result.error_code is not ErrorCode.none:
+                return _refusal(result.error_code)
             return Outcome("ok")
 
         return await self._client.attempt(endpoint, request, read, timeout_ms)

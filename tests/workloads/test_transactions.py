@@ -108,6 +108,42 @@ def test_sequences_begin_anew_with_an_epoch():
     assert [(h.producer_epoch, h.base_sequence) for h in headers] == [(0, 0), (0, 1), (1, 0)]
 
 
+def c(key, offset):
+    return ["commit", key, offset]
+
+
+OFFSET = read(X, f="offsets")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_offset_is_committed_with_its_transaction_and_not_with_one_that_aborts(version):
+    ops = (
+        txn(c(X, 11), a(X, 1)),
+        OFFSET,
+        txn(c(X, 12), a(X, 2), f="abort"),
+        txn(c(X, 13), a(X, 3), a(X, 4), f="zombie"),
+        OFFSET,
+        *END,
+    )
+    done = perform(TransactionalBrokers(version), *ops)
+    assert [done[place].value for place in (1, 4)] == [[["r", X, 11]]] * 2
+    assert judged(ops, done) == (Status.PASS, set())
+
+
+def test_an_offset_is_not_looked_up_while_a_transaction_that_commits_it_is_open():
+    brokers = TransactionalBrokers(2)
+    brokers.rules += [[t.EndTxnRequest, LOST, False] for _ in range(40)]
+    done = perform(brokers, txn(c(X, 11), a(X, 1)), OFFSET)
+    assert [(each.type, each.error) for each in done][1] == (FAIL, "unstable_offset_commit")
+
+
+def test_an_offset_of_an_aborted_transaction_that_is_visible_is_reported():
+    brokers = TransactionalBrokers(2)
+    brokers.forgets = True
+    ops = txn(c(X, 11), a(X, 1)), txn(c(X, 12), a(X, 2), f="abort"), OFFSET, *END
+    assert judged(ops, perform(brokers, *ops)) == (Status.FAIL, {"aborted-offset"})
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_zombie_is_fenced_and_its_successor_goes_on(version):
     ops = txn(a(X, 1), a(Y, 2), f="zombie"), txn(a(X, 3)), *END
@@ -285,14 +321,19 @@ def test_values_are_unique_and_reads_come_first():
         kinds = [step[0] for step in each.value]
         assert kinds == sorted(kinds, reverse=True)
     assert {each.f for each in ops} == {
-        *("txn", "abort", "zombie", "txn-late", "abort-late", "read", "read-uncommitted")
+        *("txn", "abort", "zombie", "txn-late", "abort-late", "read", "read-uncommitted"),
+        "offsets",
     }
+    offsets = [step[2] for each in ops for step in each.value if step[0] == "commit"]
+    assert len(offsets) == len(set(offsets)) > 100
+    assert {offset % 1000 for offset in offsets} == {3}
 
 
 def test_transactions_that_outlive_their_time_out_are_drawn_where_a_plan_has_them():
     assert "outlive" in {each.f for each in operations(Role.WRITER, outlive_fraction=0.5)}
     java = operations(Role.WRITER, outlive_fraction=0.5, client="java")
     assert "outlive" not in {each.f for each in java}
+    assert not [step for each in java for step in each.value if step[0] == "commit"]
 
 
 def test_readers_read_and_writers_write():

@@ -7,6 +7,8 @@ partitions, markers at the end; with transaction.version 2 each EndTxn bumps the
 import struct
 
 from kio.schema.add_partitions_to_txn.v3 import response as added
+from kio.schema.offset_fetch.v9 import response as fetched
+from kio.schema.txn_offset_commit.v5 import response as committed
 
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import Record, Sequenced, check_batch, encode_batch
@@ -30,6 +32,12 @@ class TransactionalBrokers(Brokers):
         """Partition -> first offset of the open transaction there."""
         self.aborted = {}
         """Partition -> aborted transactions."""
+        self.pending = {}
+        """Partition -> offset that the open transaction commits."""
+        self.offsets = {}
+        self.forgets = False
+        """Whether what aborts is committed as well."""
+        self.has_group = False
 
     def _ApiVersionsRequest(self, broker, message):  # noqa: N802
         feature = m.FinalizedFeatureKey(
@@ -70,6 +78,46 @@ class TransactionalBrokers(Brokers):
         return t.AddPartitionsToTxnResponse(
             throttle_time=m.NO_THROTTLE, results_by_topic_v3_and_below=(answer,)
         )
+
+    def _AddOffsetsToTxnRequest(self, broker, message):  # noqa: N802
+        assert broker.node_id == COORDINATOR
+        assert self.version < 2
+        self.has_group = True
+        return t.AddOffsetsToTxnResponse(throttle_time=m.NO_THROTTLE, error_code=NONE)
+
+    def _TxnOffsetCommitRequest(self, broker, message):  # noqa: N802
+        assert broker.node_id == COORDINATOR
+        assert message.__version__ == (5 if self.version >= 2 else 4)
+        (topic,) = message.topics
+        (asked,) = topic.partitions
+        error = NONE
+        if message.producer_epoch != self.epochs[message.transactional_id]:
+            error = ErrorCode.invalid_producer_epoch
+        elif self.version < 2 and not self.has_group:
+            error = ErrorCode.invalid_txn_state
+        else:
+            self.pending[asked.partition_index] = asked.committed_offset
+        result = committed.TxnOffsetCommitResponsePartition(
+            partition_index=asked.partition_index, error_code=error
+        )
+        answer = committed.TxnOffsetCommitResponseTopic(name=topic.name, partitions=(result,))
+        return t.TxnOffsetCommitResponse(throttle_time=m.NO_THROTTLE, topics=(answer,))
+
+    def _OffsetFetchRequest(self, broker, message):  # noqa: N802
+        assert message.require_stable
+        (group,) = message.groups
+        (topic,) = group.topics
+        (index,) = topic.partition_indexes
+        error = ErrorCode.unstable_offset_commit if index in self.pending else NONE
+        result = fetched.OffsetFetchResponsePartitions(
+            partition_index=index,
+            committed_offset=m.i64(-1 if error is not NONE else self.offsets.get(index, -1)),
+            metadata=None,
+            error_code=error,
+        )
+        answer = fetched.OffsetFetchResponseTopics(name=topic.name, partitions=(result,))
+        found = fetched.OffsetFetchResponseGroup(group_id=group.group_id, topics=(answer,))
+        return fetched.OffsetFetchResponse(throttle_time=m.NO_THROTTLE, groups=(found,))
 
     def _ProduceRequest(self, broker, message):  # noqa: N802
         (asked,) = message.partitions
@@ -115,6 +163,9 @@ class TransactionalBrokers(Brokers):
             if not commit and first is not None:
                 self.aborted.setdefault(index, []).append(d.AbortedTransaction(first, 7))
         self.open.clear()
+        self.offsets |= self.pending if commit or self.forgets else {}
+        self.pending.clear()
+        self.has_group = False
 
     def _FetchRequest(self, broker, message):  # noqa: N802
         whole = super()._FetchRequest(broker, message)

@@ -16,7 +16,11 @@ from workloads.data.leads import Budget, Leads, Stopped, node_name
 PAUSE_S: Final = 0.02
 """Between two attempts: Kafka's producer waits so long for the transaction before to be over."""
 NOT_YET: Final = frozenset(
-    {ErrorCode.concurrent_transactions.name, ErrorCode.coordinator_load_in_progress.name}
+    {
+        ErrorCode.concurrent_transactions.name,
+        ErrorCode.coordinator_load_in_progress.name,
+        ErrorCode.unstable_offset_commit.name,
+    }
 )
 ELSEWHERE: Final = frozenset(
     {

@@ -3,8 +3,9 @@
 An operation is a transaction in the form of `checkers.transactions`: a key is a partition, an
 append is a record with a value that is unique in the run (`w3.17`), a read is what a consumer of
 the whole partition sees, in the order of offsets. Reads come first, with isolation.level
-read_committed; then the appends, which a coordinator makes one transaction. By its function an
-operation
+read_committed; then the appends, which a coordinator makes one transaction. One that has read also
+commits an offset in it, as who reads, processes and writes does: `["commit", "t0-1", 17003]`, of
+the group for that partition, and again unique. By its function an operation
 
 - `txn`: commits.
 - `abort`: aborts on purpose, and so ends in `fail`.
@@ -19,6 +20,7 @@ operation
   of one transaction and the late request is refused (KIP-890); before, it ends the next transaction
   (KAFKA-17754).
 - `read`, `read-uncommitted`: reads alone, with either isolation level: no transaction to Kafka.
+- `offsets`: looks up the offset that a group has committed, with require_stable (KIP-447).
 - `read-all`, in the end: reads a partition at the leader in which all brokers agree, once nothing
   there is undecided any more.
 
@@ -43,6 +45,7 @@ from checkers.transactions.atomic_rules import (
     TXN,
     ZOMBIE,
 )
+from checkers.transactions.committed_offsets import COMMIT, OFFSETS
 from cluster.client.data_client import TopicPartition
 from cluster.values import valueclass
 from workloads.base import (
@@ -79,6 +82,9 @@ OPTIONS: Final[Mapping[str, Option | Choice]] = {
     "late_fraction": Option(0.1, "share whose end arrives once more, late", 0.0, 1.0),
     "transaction_timeout_ms": Option(5000, "transaction.timeout.ms", 1000, 600_000),
 }
+_OFFSETS_FRACTION: Final = 0.2
+"""Share of a worker's reads that look up an offset."""
+_WORKERS_MAX: Final = 1_000
 _OPEN_MS: Final = 15_000
 """Beyond its time-out, how long a transaction of nobody may stay open: coordinators look for such
 every 10 s (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
@@ -112,15 +118,20 @@ class Transactions(Topics):
         """Read and append to random partitions, now in one transaction and now in two."""
         reads = {Role.READER: 1.0, Role.WRITER: 0.0, Role.MIXED: self.read_fraction}[role]
         keys = self.keys()
-        count = 0
+        own, count = keys[worker % len(keys)], 0
         while True:
             if random.random() < reads:
+                if role is Role.MIXED and random.random() < _OFFSETS_FRACTION:
+                    yield Op(OFFSETS, None, _reads([own]))
+                    continue
                 seen = random.sample(keys, random.randint(1, len(keys)))
                 uncommitted = random.random() < self.uncommitted_fraction
                 yield Op(READ_UNCOMMITTED if uncommitted else READ, None, _reads(seen))
                 continue
             seen = random.sample(keys, random.randint(0, 1))
             steps = _reads(seen)
+            if seen and self.client_kind == OWN:
+                steps.append([COMMIT, own, (count + 1) * _WORKERS_MAX + worker])
             for _ in range(random.randint(1, self.appends)):
                 count += 1
                 steps.append(["append", random.choice(keys), f"w{worker}.{count}"])
@@ -137,12 +148,16 @@ class Transactions(Topics):
         return function + LATE if late else function
 
     def setup_operations(self) -> Sequence[Op]:
-        """Read every partition, so that the topics are there."""
-        return [Op(READ, None, _reads([key])) for key in self.keys()]
+        """Read every partition and offset, so that the topics are there."""
+        return self._of_each(READ)
 
     def final_operations(self) -> Sequence[Op]:
-        """Read every partition once nothing in it is undecided."""
-        return [Op(READ_ALL, None, _reads([key])) for key in self.keys()]
+        """Read every partition and offset once nothing of it is undecided."""
+        return self._of_each(READ_ALL)
+
+    def _of_each(self, read: str) -> Sequence[Op]:
+        functions = (read, OFFSETS) if self.client_kind == OWN else (read,)
+        return [Op(f, None, _reads([key])) for f in functions for key in self.keys()]
 
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""

@@ -29,14 +29,16 @@ from checkers.transactions.atomic_rules import (
     TXN,
     ZOMBIE,
 )
+from checkers.transactions.committed_offsets import COMMIT, OFFSETS
 from cluster.client.batches import batch_of
 from cluster.client.caller import Outcome
 from cluster.client.data_client import ALL, DataClient, TopicPartition
+from cluster.client.group_client import GroupClient, Member
 from cluster.client.transactional_client import BUMPS_EPOCHS_FROM, Producer, TransactionalClient
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import Sequenced
 from cluster.node.ports import Endpoint, Failure
-from cluster.node.protocol.transaction_messages import TRANSACTION
+from cluster.node.protocol.transaction_messages import GROUP, TRANSACTION
 from workloads.base import ClientContext, Completion, Op
 from workloads.data.coordinators import ELSEWHERE, NOT_YET, PAUSE_S, Coordinator
 from workloads.data.java_clients import SILENCE, JavaClient
@@ -58,6 +60,12 @@ _OTHER_LEADER: Final = frozenset(
 """After which the same batch is sent again, to whoever leads then."""
 
 _Append = tuple[TopicPartition, str]
+_Commit = tuple[TopicPartition, int]
+
+
+def _group_of(partition: TopicPartition) -> str:
+    """Name the group whose offset of a partition is committed in transactions."""
+    return f"of-{partition}"
 
 
 class TransactionsClient:
@@ -90,6 +98,8 @@ class TransactionsClient:
         self._late: tuple[Producer, bool] | None = None
         """Whose EndTxn is still to arrive once more, and whether it commits."""
         self._consumers = Consumers(self._leads, self._data, self._share)
+        self._groups = GroupClient(context.client)
+        self._group_coordinators: dict[TopicPartition, Coordinator] = {}
 
     async def invoke(self, op: Op) -> Completion:
         """Perform one operation."""
@@ -98,13 +108,19 @@ class TransactionsClient:
         try:
             if op.f == READ_ALL:
                 return await self._consumers.read_all(op, budget)
+            if op.f == OFFSETS:
+                return await self._read_offset(op, budget)
             committed = op.f != READ_UNCOMMITTED
             steps, node = await self._consumers.read(op.value, budget, committed=committed)
-            appends = [(partition_of(step[1]), str(step[2])) for step in op.value if step[0] != "r"]
+            written = [(step[0], partition_of(step[1]), step[2]) for step in op.value]
+            appends = [(to, str(value)) for f, to, value in written if f == "append"]
+            commits = [(of, int(offset)) for f, of, offset in written if f == COMMIT]
             if not appends:
                 return Completion(EventType.OK, steps, None, node)
-            transact = self._transact if self._java is None else self._transact_in_java
-            kind, error = await transact(op.f, appends, budget)
+            if self._java is None:
+                kind, error = await self._transact(op.f, appends, commits, budget)
+            else:
+                kind, error = await self._transact_in_java(op.f, appends, budget)
         except Stopped as stopped:
             return Completion(EventType.FAIL, op.value, stopped.error, stopped.node)
         value = steps if kind is EventType.OK else op.value
@@ -118,11 +134,13 @@ class TransactionsClient:
     # --- transactions ---
 
     async def _transact(
-        self, function: str, appends: Sequence[_Append], budget: Budget
+        self, function: str, appends: Sequence[_Append], commits: Sequence[_Commit], budget: Budget
     ) -> tuple[EventType, str | None]:
         """Perform a transaction; raises Stopped before anything could commit it."""
         try:
             await self._begin(budget)
+            for of, offset in commits:
+                await self._commit(of, offset, budget)
             if function == ZOMBIE:
                 return await self._zombie(appends, budget)
             await self._append_all(appends, budget)
@@ -174,6 +192,45 @@ class TransactionsClient:
 
         producer: Producer = await self._coordinator.ask(ask, budget)
         return producer
+
+    async def _commit(self, of: TopicPartition, offset: int, budget: Budget) -> None:
+        """Make the offset of a group part of the transaction; raises Stopped where it is not."""
+        assert self._producer is not None, "it has begun"
+        producer, group, adds_group = self._producer, _group_of(of), bool(self._bumps_epoch)
+        if not adds_group:
+            await self._coordinator.ask(
+                lambda endpoint, timeout_ms: self._transactional.add_offsets(
+                    endpoint, self._id, producer, group, timeout_ms
+                ),
+                budget,
+            )
+        await self._group_coordinator(of).ask(
+            lambda endpoint, timeout_ms: self._transactional.commit_offset(
+                endpoint, self._id, producer, group, of, offset, timeout_ms, adds_group=adds_group
+            ),
+            budget,
+        )
+
+    async def _read_offset(self, op: Op, budget: Budget) -> Completion:
+        """Look up a group's committed offset, once no transaction that changes it is open."""
+        assert isinstance(op.value, list), "a list of steps"
+        ((_, key, _),) = op.value
+        of = partition_of(key)
+        coordinator = self._group_coordinator(of)
+        offsets = await coordinator.ask(
+            lambda endpoint, timeout_ms: self._groups.offsets(
+                endpoint, Member(_group_of(of)), [of], timeout_ms
+            ),
+            budget,
+        )
+        return Completion(EventType.OK, [["r", key, offsets[of]]], None, coordinator.node)
+
+    def _group_coordinator(self, of: TopicPartition) -> Coordinator:
+        if of not in self._group_coordinators:
+            self._group_coordinators[of] = Coordinator(
+                self._leads, self._context.client, GROUP, _group_of(of), self._share
+            )
+        return self._group_coordinators[of]
 
     async def _append_all(self, appends: Sequence[_Append], budget: Budget) -> None:
         assert self._producer is not None, "it has begun"

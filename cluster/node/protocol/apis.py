@@ -42,7 +42,9 @@ class ApiKey(enum.IntEnum):
     INIT_PRODUCER_ID = 22, 0, 5  # 6 is not stable yet (KIP-939)
     OFFSET_FOR_LEADER_EPOCH = 23, 2, 4
     ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32, 1, 4
     ALTER_REPLICA_LOG_DIRS = 34, 1, 2
     DESCRIBE_LOG_DIRS = 35, 1, 5
@@ -107,7 +109,9 @@ SPOKEN: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.LEAVE_GROUP: VersionRange(5, 5),
     ApiKey.SYNC_GROUP: VersionRange(5, 5),
     ApiKey.ADD_PARTITIONS_TO_TXN: VersionRange(0, 3),  # from 4 on one of brokers (KIP-890)
+    ApiKey.ADD_OFFSETS_TO_TXN: VersionRange(3, 4),
     ApiKey.END_TXN: VersionRange(0, 5),
+    ApiKey.TXN_OFFSET_COMMIT: VersionRange(3, 5),
 }
 """What a node or client of ours sends."""
 

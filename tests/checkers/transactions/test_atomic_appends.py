@@ -1,5 +1,7 @@
 """Atomicity of transactions on partitions: what Kafka promises FAILs when broken, and no more."""
 
+from dataclasses import replace
+
 import pytest
 
 from checkers import Status
@@ -72,6 +74,51 @@ PASS = (Status.PASS, set())
 
 def failed(*kinds):
     return Status.FAIL, set(kinds)
+
+
+def c(key, offset):
+    return ["commit", key, offset]
+
+
+def with_offset(offset, *, kind=OK, f="txn", times=None):
+    """A transaction commits offset 1, another one offset 2; then this one is looked up."""
+    history = History().txn(c("x", 1), a("x", 1))
+    history.add(f, c("x", 2), a("x", 2), kind=kind)
+    seen = (1, 2) if kind is OK and f == "txn" else (1,)
+    history.add("offsets", r("x"), times=times)
+    lookup = history.operations[-1]
+    history.operations[-1] = replace(lookup, output=[["r", "x", offset]])
+    return history.end(x=seen)
+
+
+@pytest.mark.parametrize(
+    ("offset", "fields", "found"),
+    [
+        (2, {}, PASS),
+        (1, {}, failed("lost-offset")),
+        (-1, {}, failed("lost-offset")),
+        (9, {}, failed("phantom-offset")),
+        (1, {"kind": FAIL}, PASS),
+        (2, {"kind": FAIL}, failed("aborted-offset")),
+        (2, {"kind": FAIL, "f": "zombie"}, failed("aborted-offset")),
+        (2, {"kind": INFO, "f": "abort"}, failed("aborted-offset")),
+        (1, {"kind": INFO}, PASS),
+        (2, {"kind": INFO}, PASS),
+        (-1, {"kind": INFO}, failed("lost-offset")),
+        (1, {"times": (3, 9)}, PASS),  # it is looked up before the second one is done
+    ],
+)
+def test_an_offset_shares_the_fate_of_its_transaction(offset, fields, found):
+    history = with_offset(offset, **fields)
+    last = history.add("offsets", r("x")).operations[-1]
+    shown = 2 if (found[0] is not Status.FAIL and offset == 2) or not fields.get("kind") else 1
+    history.operations[-1] = replace(last, output=[["r", "x", shown]])
+    assert judged(history) == found
+
+
+def test_an_offset_that_nobody_looked_up_in_the_end_is_unknown():
+    history = History().txn(c("x", 1), a("x", 1)).end(x=[1])
+    assert judged(history) == (Status.UNKNOWN, set())
 
 
 def two():

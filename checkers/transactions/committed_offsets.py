@@ -1,0 +1,121 @@
+"""Offsets of groups that are committed in transactions: they share the transaction's fate (KIP-98).
+
+A step `["commit", key, offset]` of a transaction commits an offset of the group for that key, and
+an operation `offsets` looks up what the group has committed, with require_stable (KIP-447): not
+before every transaction that commits an offset there is decided, and carried out there. Offsets are
+unique in the run. So each lookup must show the offset of a transaction that may have committed, and
+none that is behind: of two transactions that committed, where the second began when the first was
+done, the first one's offset is not seen any more once the second is done.
+
+One that ended in `info` may have committed, at any time. O(lookups x commits of a key).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from checkers.history import EventType, HistoryError, Operation, seconds
+from checkers.verdict import Anomaly, anomaly
+from porcupine_py.values import is_list
+
+COMMIT = "commit"
+OFFSETS = "offsets"
+"""Name of the step, and of the operation."""
+NONE_COMMITTED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """An offset that a transaction committed, or would have."""
+
+    offset: int
+    operation: Operation
+    may_hold: bool
+    """Whether it may have committed."""
+    holds: bool
+    """Whether it was acknowledged as committed."""
+
+
+Commits = Mapping[str, Sequence[Commit]]
+
+
+def without_commits(operation: Operation) -> Operation:
+    """Return a transaction by what it read and appended alone."""
+    kept = [_other_steps(steps) for steps in (operation.input, operation.output)]
+    return replace(operation, input=kept[0], output=kept[1])
+
+
+def _other_steps(steps: object) -> object:
+    if not is_list(steps):
+        return steps
+    return [step for step in steps if not (is_list(step) and step and step[0] == COMMIT)]
+
+
+def commits_of(operation: Operation) -> Iterator[tuple[str, int]]:
+    """Yield key and offset of each commit of a transaction. Raises HistoryError."""
+    for step in operation.input if is_list(operation.input) else ():
+        if is_list(step) and step and step[0] == COMMIT:
+            if len(step) != 3 or type(step[2]) is not int:
+                raise HistoryError(f"operation {operation.index}: no commit of an offset: {step}")
+            yield str(step[1]), step[2]
+
+
+def lookups_of(operations: Sequence[Operation]) -> Iterator[tuple[str, int, Operation]]:
+    """Yield key and offset of each answered lookup. Raises HistoryError."""
+    for operation in operations:
+        if operation.f != OFFSETS or operation.type is not EventType.OK:
+            continue
+        for step in operation.output if is_list(operation.output) else ():
+            if not is_list(step) or len(step) != 3 or type(step[2]) is not int:
+                raise HistoryError(f"operation {operation.index}: no offset: {step}")
+            yield str(step[1]), step[2], operation
+
+
+def offset_anomalies(commits: Commits, operations: Sequence[Operation]) -> Iterator[Anomaly]:
+    """Find lookups that show what was aborted, what is behind, or what nobody committed."""
+    by_offset = {(key, commit.offset): commit for key, group in commits.items() for commit in group}
+    reported: set[tuple[str, str]] = set()
+    for key, offset, lookup in lookups_of(operations):
+        shown = by_offset.get((key, offset))
+        kind, why, other = _judge(commits.get(key, ()), shown, offset, lookup)
+        if not kind or (key, kind) in reported:
+            continue
+        reported.add((key, kind))
+        shows = "no offset" if offset == NONE_COMMITTED else f"offset {offset}"
+        what = (
+            f"the group for {key} shows {shows} at {seconds(lookup.invoke_ns)} "
+            f"(operation {lookup.index}), {why}"
+        )
+        yield anomaly(kind, what, lookup, *((other.operation,) if other else ()))
+
+
+def _judge(
+    group: Sequence[Commit], shown: Commit | None, offset: int, lookup: Operation
+) -> tuple[str, str, Commit | None]:
+    """Return the kind of what is wrong with a lookup, why, and the commit that it contradicts."""
+    if shown is None and offset != NONE_COMMITTED:
+        return "phantom-offset", "which nobody committed", None
+    if shown is not None and not shown.may_hold:
+        why = f"which operation {shown.operation.index} was to commit, whose transaction did not"
+        return "aborted-offset", why, shown
+    if shown is not None and shown.operation.invoke_ns > lookup.complete_ns:
+        why = f"which operation {shown.operation.index} committed later"
+        return "phantom-offset", why, shown
+    lost = _lost(group, shown, lookup)
+    if lost is None:
+        return "", "", None
+    why = f"though operation {lost.operation.index} had committed {lost.offset} since"
+    return "lost-offset", why, lost
+
+
+def _lost(group: Sequence[Commit], shown: Commit | None, lookup: Operation) -> Commit | None:
+    """Return a commit that came after the one that is shown, and was done before the lookup."""
+    if shown is not None and not shown.holds:
+        return None
+    since_ns = -1 if shown is None else shown.operation.complete_ns
+    for commit in group:
+        began_ns, ended_ns = commit.operation.invoke_ns, commit.operation.complete_ns
+        if commit.holds and since_ns < began_ns and ended_ns < lookup.invoke_ns:
+            return commit
+    return None
