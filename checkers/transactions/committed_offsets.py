@@ -102,14 +102,14 @@ def _judge(
     if shown is not None and shown.operation.invoke_ns > lookup.complete_ns:
         why = f"which operation {shown.operation.index} committed later"
         return "phantom-offset", why, shown
-    lost = _lost(group, shown, lookup)
-    if lost is None:
+    loss = _loss(group, shown, lookup)
+    if loss is None:
         return "", "", None
-    why = f"though operation {lost.operation.index} had committed {lost.offset} since"
-    return "lost-offset", why, lost
+    why = f"though operation {loss.operation.index} had committed {loss.offset} since"
+    return "lost-offset", why, loss
 
 
-def _lost(group: Sequence[Commit], shown: Commit | None, lookup: Operation) -> Commit | None:
+def _loss(group: Sequence[Commit], shown: Commit | None, lookup: Operation) -> Commit | None:
     """Return a commit that came after the one that is shown, and was done before the lookup."""
     if shown is not None and not shown.holds:
         return None
