@@ -36,8 +36,13 @@ PATCHES = {
         "} else if (votedKey.isPresent()) {",
         "} else if (false) {",
     ),
+    "leader that goes on alone": (
+        "org/apache/kafka/raft/LeaderState.java",
+        "if (voterStates.size() == 1) {\n            return Long.MAX_VALUE;\n        }\n        checkQ",
+        "if (voterStates.size() >= 1) {\n            return Long.MAX_VALUE;\n        }\n        checkQ",
+    ),
 }
-"""Fault -> file, line, what takes the place of the line."""
+"""Fault -> file, lines, what takes the place of the lines."""
 
 
 def patched_classes(fault: str, folder: Path) -> Path:
@@ -49,6 +54,25 @@ def patched_classes(fault: str, folder: Path) -> Path:
     assert text.count(line) == 1, f"{path} of {VERSION} has no such line, or several"
     folder.mkdir()
     classes.compile_sources({path: text.replace(line, replacement)}, raft_jars(VERSION), folder)
+    return folder
+
+
+def patched_build(fault: str, folder: Path) -> Path:
+    """Make the folder of a build with a fault, as an unpacked release is one; return it."""
+    libraries = folder / "libs"
+    libraries.mkdir(parents=True)
+    for jar in raft_jars(VERSION):
+        shutil.copy(jar, libraries)
+    classes_of = patched_classes(fault, folder / "classes")
+    raft = libraries / f"kafka-raft-{VERSION}.jar"
+    whole = zipfile.ZipFile(raft)
+    with whole, zipfile.ZipFile(libraries / "patched", "w") as patched:
+        for entry in whole.infolist():
+            changed = classes_of / entry.filename
+            patched.writestr(
+                entry, changed.read_bytes() if changed.is_file() else whole.read(entry)
+            )
+    (libraries / "patched").replace(raft)
     return folder
 
 

@@ -223,7 +223,7 @@ class ResignedEarly(Invariant):
 
     name = "resigned-early"
     source = "KIP-595, check quorum; KAFKA-16144"
-    reads = frozenset({"start", "start.check_quorum_timeout_ms", "voters", "state"})
+    reads = frozenset({"term", "start", "start.check_quorum_timeout_ms", "voters", "state"})
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
@@ -276,7 +276,7 @@ class EndTold(Invariant):
 
     name = "end-told"
     source = "KIP-595, EndQuorumEpoch"
-    reads = frozenset({"start", "start.check_quorum_timeout_ms", "voters", "state"})
+    reads = frozenset({"term", "start", "start.check_quorum_timeout_ms", "voters", "state"})
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)

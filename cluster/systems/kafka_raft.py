@@ -6,11 +6,13 @@ bytes. It is no metadata quorum: no controller reads the log, which holds what c
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cluster.names import unknown
-from cluster.systems.kafka.installation import checked_version
+from cluster.systems.kafka.installation import raft_libraries, raft_version
 from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
 from cluster.systems.kraft import KraftLayout, KraftSystem
 
@@ -22,12 +24,13 @@ QUORUM: Final = "quorum"
 STATIC, DYNAMIC = "static", "dynamic"
 RELEASES: Final = ("3.9", "4.0", "4.1", "4.2", "4.3", "4.4")
 """Those whose interface is known."""
+FETCH_TIMEOUT: Final = "controller.quorum.fetch.timeout.ms"
 REQUEST_TIMEOUT: Final = "controller.quorum.request.timeout.ms"
 
 SETTINGS: Final[Mapping[str, int]] = {
     "controller.quorum.election.timeout.ms": 1000,
     "controller.quorum.election.backoff.max.ms": 1000,
-    "controller.quorum.fetch.timeout.ms": 2000,
+    FETCH_TIMEOUT: 2000,
     "controller.quorum.append.linger.ms": 25,
     REQUEST_TIMEOUT: 2000,
     "controller.quorum.retry.backoff.ms": 20,
@@ -42,6 +45,7 @@ _OF_THE_LOG: Final[Mapping[str, str]] = {
 TRACED: Final = frozenset(
     {
         "start",
+        "start.check_quorum_timeout_ms",
         "recovered",
         "state",
         "voters",
@@ -89,21 +93,21 @@ def config_of(node_settings: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def runs_of(request: SystemRequest) -> tuple[str, ...]:
-    """Return the releases that a plan names, of n1, n2, ..., or `OWN`. Raises SettingError."""
+    """Return what n1, n2, ... run: releases, folders of builds, or `OWN`. Raises SettingError."""
     if VERSION not in request.options:
         raise SettingError(f"system {NAME}: no release is named; give --kafka-version V")
     runs = tuple(part.strip() for part in request.options[VERSION].split(","))
     return tuple(run if run == OWN else _release(run) for run in runs)
 
 
-def _release(version: str) -> str:
-    release = checked_version(version)
-    if release.rpartition(".")[0] not in RELEASES:
+def _release(run: str) -> str:
+    version = raft_version(run)
+    if version.rpartition(".")[0] not in RELEASES:
         raise SettingError(
-            f"system {NAME}: Apache Kafka {release} has another interface; "
+            f"system {NAME}: Apache Kafka {version} has another interface; "
             f"give a release of {RELEASES[0]} to {RELEASES[-1]}"
         )
-    return release
+    return run
 
 
 def node_runs(runs: Sequence[str], nodes: int) -> tuple[str, ...]:
@@ -132,7 +136,17 @@ def _create(request: SystemRequest) -> KafkaRaftSystem:
 
 
 def _versions(request: SystemRequest) -> Mapping[str, str]:
-    return {NAME: ",".join(runs_of(request))}
+    return {NAME: ",".join(map(_build, runs_of(request)))}
+
+
+def _build(run: str) -> str:
+    """Name a release by its version, a folder also by a digest of the jar files that are run."""
+    if os.sep not in run:
+        return run
+    digest = hashlib.sha256()
+    for jar in raft_libraries(run) or ():
+        digest.update(hashlib.sha256(jar.read_bytes()).digest())
+    return f"{raft_version(run)}, jars {digest.hexdigest()[:16]}"
 
 
 KIND = SystemKind(
@@ -146,7 +160,8 @@ KIND = SystemKind(
     metadata_quorum=False,
     describes_quorum=True,
     options={
-        VERSION: f"releases of n1, n2, ..., the last for the rest; {OWN}: this repository's raft",
+        VERSION: "releases of n1, n2, ..., or folders of builds, the last for the rest; "
+        f"{OWN}: this repository's raft",
         QUORUM: "static voters (the default), or dynamic (KIP-853)",
     },
     backends=frozenset({"sim"}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,9 +15,17 @@ import click
 from checkers.verdict import EXIT_CODES, Status
 from cluster.backends.sim.kafka.classes import java_command
 from cluster.systems import kafka_raft
+from cluster.systems.kafka.installation import raft_version
 from cluster.systems.kinds import SystemRequest
 from harness.campaigns import error_origin, read_document
-from harness.commands.options import FILE, Command, Number, number_option, shown_options
+from harness.commands.options import (
+    FILE,
+    Command,
+    Number,
+    absolute_builds,
+    number_option,
+    shown_options,
+)
 from harness.commands.shrink import time_option
 from harness.commands.sim import simulated_plan
 from harness.errors import UsageError
@@ -35,7 +45,7 @@ from harness.terminal.progress import progress_bar
     "versions",
     required=True,
     metavar="V,V,...",
-    help="The releases to look at; that of the plan is one of them anyway.",
+    help="The releases to look at, or folders of unpacked builds, beside that of the plan.",
 )
 @number_option(
     "--error",
@@ -91,15 +101,22 @@ def _releases(plan: Plan, versions: str) -> Sequence[str]:
         raise UsageError(f"bisect is for plans of system {kafka_raft.NAME}, not {plan.system}")
     if len(kafka_raft.runs_of(request_of(plan))) > 1:
         raise UsageError("bisect is for plans of one release, not of several in one quorum")
-    given = kafka_raft.runs_of(SystemRequest({}, {kafka_raft.VERSION: versions}))
+    named = {kafka_raft.VERSION: absolute_builds(versions)}
+    given = kafka_raft.runs_of(SystemRequest({}, named))
     if kafka_raft.OWN in (*given, _release(plan)):
         raise UsageError(f"bisect is for releases of Kafka, and {kafka_raft.OWN} is none")
-    releases = sorted({*given, _release(plan)}, key=lambda v: [int(n) for n in v.split(".")])
+    releases = sorted({*given, _release(plan)}, key=_age)
     if len(releases) < 2:
         raise UsageError("--kafka-versions: give a release beside that of the plan")
     for release in releases:
         java_command(release, say=lambda text: click.echo(text, err=True))
     return releases
+
+
+def _age(release: str) -> tuple[list[int], bool]:
+    """Order releases; a build, which is a folder, comes after the release whose version it has."""
+    version = raft_version(release)
+    return [int(number) for number in re.findall(r"\d+", version)[:3]], os.sep in release
 
 
 def _release(plan: Plan) -> str:

@@ -148,3 +148,9 @@ def shown_options(*, json: str, quiet: str) -> Callable[[Callable[..., int]], Ca
         return with_shown
 
     return add
+
+
+def absolute_builds(versions: str) -> str:
+    """Return releases of Kafka as a plan names them, with the whole paths of folders."""
+    parts = (part.strip() for part in versions.split(","))
+    return ",".join(os.path.abspath(p) if os.sep in p else p for p in parts)  # noqa: PTH100

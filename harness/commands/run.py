@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 from collections.abc import Mapping
 from dataclasses import fields
@@ -19,6 +18,7 @@ from harness.commands.options import (
     FILE,
     SEED_MAX,
     Command,
+    absolute_builds,
     path_option,
     runs_option,
     shown_options,
@@ -265,8 +265,7 @@ def _releases(key: str, value: str, document: Mapping[str, Any]) -> tuple[str, s
 
     if _RELEASES not in system_named(str(document.get("system", "kraft"))).options:
         return key, value
-    parts = (part.strip() for part in value.split(","))
-    return _RELEASES, ",".join(os.path.abspath(p) if os.sep in p else p for p in parts)  # noqa: PTH100
+    return _RELEASES, absolute_builds(value)
 
 
 def _rescale(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:

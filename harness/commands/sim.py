@@ -23,6 +23,7 @@ from harness.commands.options import (
     FILE,
     SEED_MAX,
     Command,
+    absolute_builds,
     path_option,
     shown_options,
     spark_option,
@@ -69,7 +70,8 @@ _ORIGINS = {"duration_s": "--duration"}
     "--kafka-version",
     metavar="V",
     help="Releases of Apache Kafka whose raft modules are run, for system kafka-raft: one, or "
-    "several as V,V,kraft (kraft: this repository's), of which each node draws one.",
+    "several as V,V,kraft (kraft: this repository's), of which each node draws one; each may be "
+    "the folder of an unpacked build.",
 )
 @click.option(
     "--duration",
@@ -311,7 +313,7 @@ def _system(
     with error_origin(campaign):
         options = OPTIONS.read(stated, place=("the plan's system_options",))
     if kafka_version is not None:
-        options["version"] = kafka_version
+        options["version"] = absolute_builds(kafka_version)
     unfit = [key for key in options if key not in kind.options]
     if unfit:
         raise UsageError(f"system {chosen} has no option {unfit[0]}")

@@ -14,7 +14,9 @@ from kio.schema.api_versions.v4.request import ApiVersionsRequest
 
 from checkers.invariants.sight import Batch, Election, Fields, Term, node_name
 from checkers.invariants.watcher import LIVE, Violation, Watcher
+from cluster.backends.sim.encoded import EncodedRequest, EncodedResponse
 from cluster.backends.sim.incarnation import Incarnation, Replica, TraceFields
+from cluster.backends.sim.kafka.host import KafkaProcess
 from cluster.backends.sim.world import SimWorld
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import RaftCore
@@ -36,6 +38,7 @@ from cluster.node.kraft.messages import (
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.states import Follower
 from cluster.node.kraft_version import KRAFT_VERSION
+from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.messages import UpdateFeaturesRequest
 
 
@@ -67,6 +70,8 @@ def watch(
         world.mesh.on_serve[kind].append(arrivals.on_serve)
     for kind in Arrivals.ANSWERED:
         world.mesh.on_answer[kind].append(arrivals.on_answer)
+    world.mesh.on_serve[EncodedRequest].append(arrivals.on_encoded)
+    world.mesh.on_answer[EncodedRequest].append(arrivals.on_encoded_answer)
     world.mesh.on_reply[DescribeQuorumRequest].append(Descriptions(world, take).on_reply)
     VoterAnswers(world, take)
     Resignations(world, take)
@@ -85,6 +90,10 @@ class Arrivals:
     """Requests of whose answers it tells."""
     SERVED = (*ANSWERED, EndQuorumEpochRequest, UpdateVoterRequest)
     """Requests of which it tells."""
+    _OF_KAFKA = frozenset(
+        (ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT, ApiKey.END_QUORUM_EPOCH, ApiKey.UPDATE_RAFT_VOTER)
+    )
+    """Those between nodes of Kafka: what else it does on BeginQuorumEpoch is its own."""
 
     def __init__(self, take: Callable[[str, str, Fields], None]) -> None:
         self._take = take
@@ -107,6 +116,16 @@ class Arrivals:
                 self._note_epoch(node, message.leader_id, message.leader_epoch, None)
             case EndQuorumEpochRequest():
                 self._take(node, "epoch-end", {"epoch": message.leader_epoch})
+
+    def on_encoded(self, node: str, request: Any) -> None:
+        """Tell of a request of a foreign node that is handed to a node."""
+        if request.api in self._OF_KAFKA:
+            self.on_serve(node, request.message)
+
+    def on_encoded_answer(self, node: str, request: Any, response: object) -> None:
+        """Tell of an answer to a foreign node."""
+        if request.api in self._OF_KAFKA and isinstance(response, EncodedResponse):
+            self.on_answer(node, request.message, response.message)
 
     def on_answer(self, node: str, request: object, response: object) -> None:
         """Tell of an answer, unless the node has asked again and waits for that one no more.
@@ -329,6 +348,8 @@ class WorldSight:
         self._nodes = world.nodes
         self._leaders: dict[str, Leader] = {}
         """What each node that leads has as its state, or had as it led last."""
+        self._latest_ms: dict[tuple[str, int], float] = {}
+        """By node and incarnation: the latest time that it was seen to show."""
 
     def is_open(self, node: str) -> bool:
         """Whether the node has opened its log."""
@@ -356,8 +377,16 @@ class WorldSight:
         return Election(*held) if isinstance(held, tuple) else held
 
     def monotonic_ms(self, node: str) -> float:
-        """What the node's monotonic clock shows."""
-        return self._nodes[node].clock.monotonic_ms()
+        """What the clock shows by which the node's timers run.
+
+        Kafka's run by the wall clock, and wait while that is behind what it has shown (its Timer).
+        """
+        clock, process = self._nodes[node].clock, self._nodes[node].process
+        if not isinstance(process, KafkaProcess):
+            return clock.monotonic_ms()
+        at = node, process.incarnation
+        self._latest_ms[at] = max(float(clock.wall_ms()), self._latest_ms.get(at, 0.0))
+        return self._latest_ms[at]
 
     def is_written(self, node: str) -> bool:
         """Whether the node waits for nothing that it asked of its disk."""

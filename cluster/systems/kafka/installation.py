@@ -185,14 +185,43 @@ def home_of(version: str) -> Path | None:
     return home if (home / DIGESTS).is_file() else None
 
 
-def raft_libraries(version: str) -> tuple[Path, ...] | None:
-    """Return the jar files of a fetched release's raft module, or None. Raises SettingError."""
-    for name in (RAFT.format(checked_version(version)), version):
+def raft_libraries(release: str) -> tuple[Path, ...] | None:
+    """Return the jar files of a release's raft module, fetched alone or with the whole release.
+
+    A folder stands for the build that is unpacked in it. None: the version was not fetched. Raises
+    SettingError.
+    """
+    if os.sep in release:
+        return _raft_jars(Path(release).absolute())
+    for name in (RAFT.format(checked_version(release)), release):
         home = cache_folder() / name
         if (home / DIGESTS).is_file():
-            found = [sorted((home / "libs").glob(f"{jar}.jar")) for jar in _RAFT_JARS]
-            return tuple(jars[0] for jars in found)
+            return _raft_jars(home)
     return None
+
+
+def _raft_jars(home: Path) -> tuple[Path, ...]:
+    names = _names(home / "libs", None)
+    found = []
+    for pattern in _RAFT_JARS:
+        if not (jars := _matching(f"{pattern}.jar", names)):
+            raise SettingError(f"{home}: no release of Apache Kafka: libs has no {pattern}.jar")
+        found.append(home / "libs" / jars[0])
+    return tuple(found)
+
+
+def raft_version(release: str) -> str:
+    """Return the version of a release, which a folder's raft module has in its name.
+
+    Raises SettingError.
+    """
+    if os.sep not in release:
+        return checked_version(release)
+    raft = next(jar for jar in _raft_jars(Path(release).absolute()) if "-raft-" in jar.name)
+    version = raft.stem.removeprefix("kafka-raft-")
+    if _release_number(version) is None:
+        raise SettingError(f"{raft}: the name of this file has no version of Apache Kafka")
+    return version
 
 
 def checked_version(version: str) -> str:

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.verdict import Status
+from cluster.systems.kinds import SystemRequest
+from cluster.systems.registry import system_named
 from cluster.values import valueclass
 from extensions.plain_files import open_plain, read_lines
 from harness.errors import BatchError
@@ -69,6 +71,10 @@ class BatchPlan:
         del fields["stop_at_first"]
         if self.system is None:
             del fields["system"]
+        if (document := self.campaign or self.system) is not None:
+            system = system_named(document.get("system", "kraft"))
+            request = SystemRequest({}, document.get("system_options", {}))
+            fields["builds"] = dict(system.versions(request))  # what lies in a folder may change
         return {"version": VERSION, "code": source_digest(), **fields}
 
 

@@ -109,6 +109,9 @@ def _plan(folder: Path) -> tuple[BatchPlan, str]:
         plan_of(plan, plan.first, {})
     except PlanError as error:
         raise StoreError(f"{path}: its campaign is no plan: {error}") from error
+    ran, present = fields.get("builds"), plan.to_json().get("builds")
+    if ran != present:
+        raise StoreError(f"{path}: its seeds ran {ran!r:.200}, and here is {present!r:.200}")
     return plan, fields["code"]
 
 

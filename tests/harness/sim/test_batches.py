@@ -97,6 +97,7 @@ def test_the_gate_takes_mutant_and_system_of_a_batch_from_what_its_seeds_play(tm
     run(system, BatchPlan(0, 1, duration_ms=500.0))
     asked = json.loads((system / "batch.json").read_text())
     asked["system"] = {"system": "kafka-raft", "system_options": {"version": "4.1.0,kraft"}}
+    asked["builds"] = {"kafka-raft": "4.1.0,kraft"}
     (system / "batch.json").write_text(json.dumps(asked))
 
     faulty, other = (

@@ -201,3 +201,19 @@ def test_the_answer_of_the_command(played, monkeypatch):
     assert [row["release"] for row in found["releases"]] == ["3.9.2", "4.3.1", "4.4.0"]
     quiet = kraftprobe("bisect", PLAN, "--kafka-versions", "3.9.2,4.4.0", "--quiet")
     assert (quiet.exit_code, quiet.stdout) == (0, "4.3.1\n")
+
+
+@pytest.mark.slow
+def test_a_build_is_newer_than_the_release_whose_version_it_has(played, monkeypatch, tmp_path):
+    raft_jars(VERSION)
+    (tmp_path / "libs").mkdir()
+    for jar in raft_jars(VERSION):
+        (tmp_path / "libs" / jar.name).symlink_to(jar)
+    monkeypatch.setattr(bisect_command, "java_command", lambda *_, **__: ())
+    played(lambda release, _: True)
+
+    named = f"4.4.0,{tmp_path},4.0.0"
+    found = json.loads(kraftprobe("bisect", PLAN, "--kafka-versions", named, "--json").stdout)
+
+    releases = [row["release"] for row in found["releases"]]
+    assert releases == ["4.0.0", "4.3.1", str(tmp_path), "4.4.0"]

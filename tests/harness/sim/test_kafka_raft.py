@@ -1,6 +1,8 @@
 """Released KafkaRaftClients in the simulated world: the same run every time, findings again."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -32,6 +34,7 @@ from tests.command_line import kraftprobe
 from tests.harness.sim.kafka_families import family
 from tests.harness.sim.kafka_runs import plan_of
 from tests.harness.sim.plans import read_plan
+from tests.kafka_patches import patched_build
 from tests.kafka_release import VERSION, raft_jars
 
 ROOT = Path(__file__).parents[3]
@@ -295,6 +298,62 @@ def test_some_seeds_end_with_the_loss_of_a_leader_and_a_quorum_that_must_elect()
     losses = [strand for (strand,) in last if strand.steps[-1].kind == "expect"]
     kinds = [step.kind for step in losses[0].steps]
     assert (len(losses) >= 3, kinds) == (True, ["heal", "cast", "voters", "kill", "expect"])
+
+
+OTHER_JARS = ("kafka-clients-4.jar", "kafka-server-common-4.jar", "slf4j-api-1.jar")
+
+
+def batch_of(build, folder):
+    asked = ("--system", "kafka-raft", "--kafka-version", os.path.relpath(build))
+    return kraftprobe("sim", *asked, "--seeds", "0..2", "--duration", "20", "--out", folder)
+
+
+@pytest.mark.slow
+def test_a_patched_build_fails_where_the_release_passes(tmp_path):
+    build, batch = patched_build("high watermark of one voter", tmp_path / "build"), tmp_path / "b"
+
+    result = batch_of(build, batch)
+
+    assert result.exit_code == 1, result.output
+    (ran,) = json.loads((batch / "batch.json").read_text())["builds"].values()
+    assert re.fullmatch(VERSION + r", jars [0-9a-f]{16}", ran)
+    assert f"of system kafka-raft {ran} (" in result.stdout
+    plans = sorted(batch.glob("failures/majority-durable-*.json"))
+    assert len(plans) == 2
+    plan = read_plan(plans[0])
+    assert run_plan(
+        replace(plan, system_options={**plan.system_options, "version": VERSION})
+    ).verdict is (Status.PASS)
+    assert kraftprobe("gate", batch).exit_code == 1
+    (build / "libs" / f"kafka-raft-{VERSION}.jar").write_bytes(b"compiled anew")
+    again, gated = batch_of(build, batch), kraftprobe("gate", batch)
+    assert (again.exit_code, gated.exit_code) == (2, 3)
+    assert "holds another batch" in again.stderr
+    assert f"its seeds ran {{'kafka-raft': '{ran}'}}, and here is" in gated.stdout
+
+
+@pytest.mark.parametrize(
+    ("jars", "message"),
+    [
+        (None, "there is no folder libs in it"),
+        ((), "libs has no kafka-clients-*.jar"),
+        ((*OTHER_JARS, "kafka-raft-4.5.0-SNAPSHOT.jar"), "4.5.0-SNAPSHOT has another interface"),
+        (
+            (*OTHER_JARS, "kafka-raft-ours.jar"),
+            "the name of this file has no version of Apache Kafka",
+        ),
+    ],
+)
+def test_a_folder_that_is_no_build_is_refused(tmp_path, jars, message):
+    if jars is not None:
+        (tmp_path / "libs").mkdir()
+    for name in jars or ():
+        (tmp_path / "libs" / name).touch()
+
+    result = batch_of(tmp_path, tmp_path / "batch")
+
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize(

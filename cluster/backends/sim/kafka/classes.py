@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from cluster.systems.kafka.fetch import Say, fetch_raft
-from cluster.systems.kafka.installation import java, raft_libraries
+from cluster.systems.kafka.installation import java, raft_libraries, raft_version
 from cluster.systems.kinds import SettingError
 
 REFERENCES: Final = {"3.9": "3.9.2", "4.0": "4.0.0", "4.1": "4.1.2", "4.3": "4.3.1", "4.4": "4.4.0"}
@@ -61,8 +61,9 @@ _OPTIONS: Final = (
 )
 
 
-def generation(version: str) -> str:
+def generation(release: str) -> str:
     """Return which generation of the interfaces a release has. Raises SettingError: too old."""
+    version = raft_version(release)
     fitting = [name for name in REFERENCES if _numbers(name) <= _numbers(version)]
     if not fitting:
         raise SettingError(f"system kafka-raft: {version} is older than 3.9, the first that runs")
@@ -70,15 +71,15 @@ def generation(version: str) -> str:
 
 
 def java_command(
-    version: str, patched: Path | None = None, say: Say = lambda _: None
+    release: str, patched: Path | None = None, say: Say = lambda _: None
 ) -> tuple[str, ...]:
     """Return the command that runs the driver for a release, whose jars are fetched if need be.
 
     `patched`: a folder of classes that take the place of Kafka's of the same names. Raises
     FetchError, SettingError.
     """
-    libraries = raft_libraries(version) or _fetch(version, say)
-    path = [JARS / f"{generation(version)}.jar", *libraries]
+    libraries = raft_libraries(release) or _fetch(release, say)
+    path = [JARS / f"{generation(release)}.jar", *libraries]
     if patched is not None:
         path.insert(0, patched)
     program = java()

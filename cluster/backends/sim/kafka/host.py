@@ -42,6 +42,7 @@ class KafkaProcess(SteppedProcess):
         *,
         versions: Mapping[int, VersionRange],
         request_timeout_ms: float,
+        check_quorum_timeout_ms: float,
         archive: Archive,
         spins: list[Spin],
     ) -> None:
@@ -58,6 +59,7 @@ class KafkaProcess(SteppedProcess):
         self._start = start
         self._seed = random.Random(f"{world.seed}/node/{node.name}/{node.incarnation}")
         self._versions = versions
+        self._check_quorum_timeout_ms = check_quorum_timeout_ms
         self._tokens = 0
 
     # -- start and end ---------------------------------------------------------------------------
@@ -66,7 +68,7 @@ class KafkaProcess(SteppedProcess):
         replica = self._disk_replica
         replica.open(self._jvm, self._disk)
         self.replica = replica
-        self._tracer.begin(replica.directory, pid)
+        self._tracer.begin(replica.directory, pid, self._check_quorum_timeout_ms)
         self._ready = ready
         self._skew_ms = self._clock.skew_ms
         self._run(frames.start(self._start(self._now(), self._seed.getrandbits(_SEED_BITS))))

@@ -25,8 +25,16 @@ from cluster.backends.sim.kafka.steps import Spin
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.world import OwnProgram, SimNode, SimWorld
 from cluster.backends.terms import BackendError
+from cluster.node.kraft.quorum.config import CHECK_QUORUM_FETCH_TIMEOUTS
 from cluster.node.protocol.apis import SPOKEN, ApiKey, VersionRange
-from cluster.systems.kafka_raft import OWN, REQUEST_TIMEOUT, SETTINGS, config_of, node_runs
+from cluster.systems.kafka_raft import (
+    FETCH_TIMEOUT,
+    OWN,
+    REQUEST_TIMEOUT,
+    SETTINGS,
+    config_of,
+    node_runs,
+)
 from cluster.systems.kraft import NODE_SETTINGS, REGISTRATION, cluster_id_of
 
 SPIN_MS_MAX: Final = 10_000.0
@@ -54,6 +62,8 @@ class KafkaProgram:
             run: jvm_of(run) for run in dict.fromkeys(self._runs.values()) if run != OWN
         }
         self._config = config_of(node_settings)
+        fetch_timeout_ms = float(self._config[FETCH_TIMEOUT])
+        self._check_quorum_timeout_ms = CHECK_QUORUM_FETCH_TIMEOUTS * fetch_timeout_ms
         self._versions = {run: _api_versions(jvm) for run, jvm in self._jvms.items()}
         self.spins: list[Spin] = []
         """Times in which a node polled without waiting, oldest first."""
@@ -129,6 +139,7 @@ class KafkaProgram:
             partial(self._start, node),
             versions=self._versions[release],
             request_timeout_ms=float(self._config[REQUEST_TIMEOUT]),
+            check_quorum_timeout_ms=self._check_quorum_timeout_ms,
             archive=self._archive,
             spins=self.spins,
         )

@@ -68,10 +68,17 @@ class KafkaTrace:
         """Whether its listener knows that it leads."""
         return self._claimed is not None
 
-    def begin(self, directory: uuid.UUID, pid: int) -> None:
+    def begin(self, directory: uuid.UUID, pid: int, check_quorum_timeout_ms: float) -> None:
         """Trace what is known before the first step."""
         replica = self._replica
-        self._trace("start", node_id=self._id, directory_id=directory, pid=pid, mutant=None)
+        self._trace(
+            "start",
+            node_id=self._id,
+            directory_id=directory,
+            pid=pid,
+            mutant=None,
+            check_quorum_timeout_ms=check_quorum_timeout_ms,
+        )
         self._trace(
             "recovered",
             start_offset=replica.start_offset,

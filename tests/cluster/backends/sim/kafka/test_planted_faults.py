@@ -82,6 +82,13 @@ PLANS = {
     "the leader is cut off": plan(
         {"kind": "partition", "targets": "leader", "shape": "isolate", "for_ms": 500.0}
     ),
+    "both followers are killed": plan(
+        {"kind": "cast", "names": {"F": "follower", "G": "follower"}},
+        {"kind": "kill", "targets": "@F", "for_ms": 1200.0},
+        {"kind": "kill", "targets": "@G", "for_ms": 1200.0},
+        duration_s=2.5,
+        operation_timeout_ms=100.0,
+    ),
 }
 
 
@@ -350,6 +357,7 @@ def test_a_network_that_acknowledges_for_others_is_reported(monkeypatch):
         ("high watermark of one voter", "no fault", "majority-durable"),
         ("election won by any vote", "no fault", "elected-by-majority"),
         ("vote granted twice in an epoch", "five candidates", "one-vote"),
+        ("leader that goes on alone", "both followers are killed", "led-alone"),
     ],
 )
 def test_a_class_of_kafka_with_another_line_is_reported(
