@@ -1,7 +1,5 @@
 """A simulated cluster under test, and a view of it that reads the leader from the world."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Fake nodes in namespaces that listen elsewhere after a restart, and what leaders name then."""
 
-from __future__ import annotations
-
 import json
 from uuid import UUID
 

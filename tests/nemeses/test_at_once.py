@@ -1,7 +1,5 @@
 """`at_once`: every coroutine has acted before any of them is waited for."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

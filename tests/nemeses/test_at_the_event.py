@@ -3,8 +3,6 @@
 Stepped once by hand, an injection has hit all its targets, whatever it goes on to wait for.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Names, parameters, and how faults are driven so that a schedule never dies of one."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Faults over which a node must end itself: what counts as having done so."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any

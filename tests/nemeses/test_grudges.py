@@ -1,7 +1,5 @@
 """Partition shapes by their properties, for every cluster size that anybody would run."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

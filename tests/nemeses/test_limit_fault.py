@@ -1,7 +1,5 @@
 """The fault `limit`: what counts as a process that ran into it."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 

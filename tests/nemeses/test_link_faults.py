@@ -1,7 +1,5 @@
 """Faults of links on real packets between fake nodes in namespaces: bite, are measured, heal."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

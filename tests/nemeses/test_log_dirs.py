@@ -1,7 +1,5 @@
 """A log directory that goes and comes back, and replicas that move, in the simulated world."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Clocks, disks and limits of real nodes on this machine: each fault bites, and heals."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A short campaign of real nodes in namespaces: kill, a partition, a bad link; then Ctrl-C."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import subprocess

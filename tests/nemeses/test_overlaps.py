@@ -1,7 +1,5 @@
 """Faults that overlap on a simulated cluster: each heal undoes its own, and the last of them all."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

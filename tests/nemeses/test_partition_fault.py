@@ -1,7 +1,5 @@
 """Partitions on a cluster of fake nodes: cut, measured, restored, composed."""
 
-from __future__ import annotations
-
 import pytest
 from waiting import works
 

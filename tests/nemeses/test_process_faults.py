@@ -1,7 +1,5 @@
 """Kill, pause and restart on a cluster of fake nodes, and how they compose."""
 
-from __future__ import annotations
-
 import pytest
 
 from cluster.backends.base import BackendError, NodeState

@@ -1,7 +1,5 @@
 """Faults `voters`, `resign` and `snapshot`, on simulated nodes and on real ones."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 

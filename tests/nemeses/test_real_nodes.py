@@ -1,7 +1,5 @@
 """The local backend and its faults on real KRaft nodes: what fakes cannot show."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

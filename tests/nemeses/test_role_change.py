@@ -1,7 +1,5 @@
 """Fake nodes that are started with another role."""
 
-from __future__ import annotations
-
 import pytest
 from fake_system import FakeSystem
 from hosted_nodes import run_up

@@ -1,7 +1,5 @@
 """Damaged files on simulated disks: each kind bites every time, and is healed."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
 

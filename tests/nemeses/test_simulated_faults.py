@@ -1,7 +1,5 @@
 """Faults that only the simulated world can do, and what a kill keeps and a stop ends."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Upgrades of fake nodes that print their release as Kafka's do."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from types import SimpleNamespace

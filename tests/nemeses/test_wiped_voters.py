@@ -1,7 +1,5 @@
 """`disk-wipe`: where voters are in the log the one that lost its disk is replaced (KIP-853)."""
 
-from __future__ import annotations
-
 import asyncio
 from uuid import UUID
 

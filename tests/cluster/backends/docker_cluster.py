@@ -1,7 +1,5 @@
 """Containers with fake nodes; as a program, RUN_FOLDER RUN_ID: bring two up and wait to be killed."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

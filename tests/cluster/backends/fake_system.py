@@ -1,7 +1,5 @@
 """A system with a small echo program as its node, so that backends are tested without the real one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

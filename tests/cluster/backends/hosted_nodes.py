@@ -1,7 +1,5 @@
 """What any backend does with fake nodes, and how tests run one."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

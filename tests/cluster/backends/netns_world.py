@@ -1,7 +1,5 @@
 """Clusters of fake nodes on backend netns, for tests."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import tempfile

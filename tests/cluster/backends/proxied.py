@@ -1,7 +1,5 @@
 """Link proxies between servers in the test's own event loop, and clients that dial through them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The agent of hosts: its messages, its verbs, and how it begins and ends."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import socket

@@ -1,7 +1,5 @@
 """What a harness leaves behind when it is killed with -9, and what cleans it up."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Backend docker with fake nodes: real containers on a network of their own."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

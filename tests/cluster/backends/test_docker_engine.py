@@ -1,7 +1,5 @@
 """What a user reads where the docker engine is missing or refuses; needs no engine."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Messages held by the proxies of backend local, between servers in the test's own event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable

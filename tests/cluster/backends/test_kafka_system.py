@@ -1,7 +1,5 @@
 """Apache Kafka as a system: what plans may ask of it, how it is started, what its output says."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What a KRaft node is configured with."""
 
-from __future__ import annotations
-
 from pathlib import PurePosixPath
 
 import pytest

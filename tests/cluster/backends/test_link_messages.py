@@ -1,7 +1,5 @@
 """How a proxied stream is cut into messages, and which of them a hold keeps."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """Link proxies between two echo servers that live in the test's own event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

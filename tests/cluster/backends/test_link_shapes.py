@@ -1,7 +1,5 @@
 """Shapes of links as values, and the wire on which the shaper lets packets travel."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Backend local with fake nodes: real processes, real signals, real links."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

@@ -1,7 +1,5 @@
 """Files that a node maps into memory, on the filesystem that fails on order."""
 
-from __future__ import annotations
-
 import json
 import mmap
 import os

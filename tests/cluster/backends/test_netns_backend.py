@@ -1,7 +1,5 @@
 """Backend netns with fake nodes: real namespaces, real packets, nothing of it outside."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Links between plain processes that take their time, and what becomes of bytes on their way."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """An image of the user's as what nodes run in: what is asked of it, and how a plan names it."""
 
-from __future__ import annotations
-
 import io
 import shlex
 import zipfile

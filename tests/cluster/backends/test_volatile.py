@@ -1,7 +1,5 @@
 """What a power loss leaves of a folder: exactly what was fsynced."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

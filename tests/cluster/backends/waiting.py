@@ -1,7 +1,5 @@
 """Waiting in tests for conditions that change outside the event loop."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

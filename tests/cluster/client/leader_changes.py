@@ -1,7 +1,5 @@
 """Moving the leaders of a topic's partitions on purpose: kills, controlled stops, elections."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Real node processes on loopback, without a backend."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

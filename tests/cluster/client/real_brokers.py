@@ -5,8 +5,6 @@ again and again, and each time a partition is given another leader by our contro
 acknowledged record must be consumed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

@@ -12,8 +12,6 @@ the last two decide by themselves, and they do not print what was acknowledged: 
 error when something was not, perf-test counts.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

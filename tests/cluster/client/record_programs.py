@@ -6,8 +6,6 @@ partitions, without a group, reads from their beginnings, prints the same, and g
 ended.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

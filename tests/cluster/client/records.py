@@ -7,8 +7,6 @@ clients read the whole topic, too. Every record must be acknowledged and consume
 once, in the order in which it was sent, and where its acknowledgement says.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What other clients do at Kafka they do at our node (`python -m tests.cluster.client.others`)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

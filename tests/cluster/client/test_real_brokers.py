@@ -1,7 +1,5 @@
 """Brokers of Apache Kafka lose nothing on controllers of ours that are killed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Stock clients lose, repeat and reorder nothing while the leaders of their partitions change."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -5,8 +5,6 @@ Kafka (tests/data/kafka). Exit code 1 when an operation works at Kafka and not a
 release or a compiler is not there.
 """
 
-from __future__ import annotations
-
 import argparse
 import signal
 import sys

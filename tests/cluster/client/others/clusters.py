@@ -1,7 +1,5 @@
 """Three controllers and three brokers of either kind, of the same settings, on loopback."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import subprocess

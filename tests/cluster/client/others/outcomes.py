@@ -5,8 +5,6 @@ or fails) and `seen`: what it saw, in words that are equal where behaviour is, o
 with `ask` has the harness do something, and is answered with a line once that is done.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """The Markdown table of operations and clients, ours beside Kafka."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

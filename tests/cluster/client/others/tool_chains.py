@@ -3,8 +3,6 @@
 What is built goes below the folder that is given, caches included; nothing is put elsewhere.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Three combined nodes in virtual time with topics, and a client of their data."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 from kio.static.primitive import i32Timedelta

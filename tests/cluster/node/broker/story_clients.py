@@ -1,7 +1,5 @@
 """The clients of a random story (`tests.cluster.node.broker.story_of_records`): what they send, take and note."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cluster.node.controller.metadata.state import TopicImage

@@ -12,8 +12,6 @@ leader is elected uncleanly. Then
 - in the end all replicas are in sync, and their logs are the same byte for byte.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from itertools import pairwise

@@ -6,8 +6,6 @@ a node that is not running fails with NOT_SENT after one latency; every other fa
 time-out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

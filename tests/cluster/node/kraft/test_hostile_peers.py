@@ -1,7 +1,5 @@
 """Well-formed messages that no honest peer sends: refused, and the node lives on."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import uuid

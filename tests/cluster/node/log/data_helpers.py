@@ -1,7 +1,5 @@
 """A folder of logs on a simulated disk, and batches as clients make them."""
 
-from __future__ import annotations
-
 import uuid
 from random import Random
 

@@ -1,7 +1,5 @@
 """A scheduler that tests advance by hand, and short names for batches and logs."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 

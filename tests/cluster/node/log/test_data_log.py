@@ -1,7 +1,5 @@
 """What a leader takes, what a follower takes, what is found by time, and what is deleted when."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

@@ -1,7 +1,5 @@
 """Bytes cut off, flipped and files lost, anywhere: never a wrong record, never a silent loss."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """Apache Kafka's own tool reads every file of a log of data, with all of its checks."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The log of data against a list of batches, on a disk that kills, loses power and is restarted."""
 
-from __future__ import annotations
-
 from collections import deque
 from random import Random
 

@@ -1,7 +1,5 @@
 """The log against a list of batches, on a disk that loses power at any moment."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

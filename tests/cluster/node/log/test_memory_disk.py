@@ -1,7 +1,5 @@
 """What the simulated disk keeps of appends that do not wait for a sync."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

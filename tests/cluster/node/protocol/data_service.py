@@ -1,7 +1,5 @@
 """A broker-type listener that serves the data path, with a handler that says what it is given."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cluster.node.protocol.apis import DATA_APIS, LISTENER_APIS, SERVED, ListenerType

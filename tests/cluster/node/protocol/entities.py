@@ -1,7 +1,5 @@
 """Hypothesis strategies for kio's entities, from their schemas."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime as dt
 import uuid

@@ -5,8 +5,6 @@ that is believed aborts the process, so that this is a process of its own. With 
 reads without the guard: the proof that these frames do kill.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime as dt

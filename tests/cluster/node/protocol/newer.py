@@ -1,7 +1,5 @@
 """Entities of a client newer than ours: the same, with tagged fields that we do not know."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import cache
 from typing import Any

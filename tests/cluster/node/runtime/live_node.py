@@ -1,7 +1,5 @@
 """A node on real sockets and files, in the test's own process, to which any bytes are sent."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random

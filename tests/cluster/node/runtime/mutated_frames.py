@@ -1,7 +1,5 @@
 """Requests as bytes, and what may happen to bytes."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 EXTREMES = [

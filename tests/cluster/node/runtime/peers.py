@@ -1,7 +1,5 @@
 """Peers under the test's control: they send and read any bytes, or none."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable

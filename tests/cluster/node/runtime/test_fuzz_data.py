@@ -5,8 +5,6 @@ is aimed: names, ids and partitions are the topic's, offsets and epochs near tho
 records are batches, or nearly.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import datetime as dt
 import struct

@@ -1,7 +1,5 @@
 """Certificates for tests, made by trustme, and listeners that use them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import trustme

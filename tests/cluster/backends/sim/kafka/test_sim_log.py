@@ -5,8 +5,6 @@ was fetched as a whole: `python -m tests.cluster.backends.sim.kafka.test_sim_log
 OPERATIONS`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
