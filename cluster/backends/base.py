@@ -150,11 +150,7 @@ class Backend(Protocol):
         """SIGTERM; returns once it is sent. Raises BackendError where the node is paused."""
 
     async def stop(self, node: str) -> None:
-        """SIGTERM, and wait for the end. Raises BackendError if it does not come in time.
-
-        The node is killed then: one that was paused meanwhile would end as it goes on, behind the
-        back of whoever asked.
-        """
+        """SIGTERM, and wait for the end; what does not end in time is killed: BackendError."""
 
     async def kill(self, node: str) -> None:
         """SIGKILL, and wait until the process is gone. Works on a paused node."""
@@ -215,11 +211,7 @@ class Backend(Protocol):
         """Locate the node's folder in the run: stdout.log, trace.jsonl, configuration, data."""
 
     async def read_trace(self, node: str, offset: int) -> bytes:
-        """Read what a running node has written to its trace from byte `offset` on.
-
-        Empty while there is no more, or no trace yet; a long rest may come in parts. Raises
-        BackendError where the node's host cannot be reached now.
-        """
+        """Read of a running node's trace from byte `offset` on, maybe in parts. BackendError."""
 
 
 __all__ = [

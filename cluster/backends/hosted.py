@@ -123,11 +123,7 @@ class HostedBackend(ProcessBackend):
         await all_of(self.configure(each) for each in self.nodes)
 
     async def host_returned(self, node: str) -> None:
-        """Apply again what is in force in a node's host, which was lost and came back.
-
-        The start of a node does this by itself; a fault that loses hosts calls it at once, since
-        a host with a dead node has links, too.
-        """
+        """Apply again, at once, what is in force in a node's host that was lost and came back."""
         for prepare in self.before_start:
             await prepare(node)
 

@@ -137,11 +137,7 @@ class HostProvider(Protocol):
         """
 
     async def fetch(self, node: str, destination: Path) -> None:
-        """Let `destination`, on the harness's machine, hold the node's folder as it is now.
-
-        What was there of an earlier fetch is replaced. Nothing to do where both are one folder.
-        Called when the node's processes have ended, before `tear_down`. BackendError.
-        """
+        """Let `destination` here hold an ended node's folder as it is now. Raises BackendError."""
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """Open a TCP connection from the harness to a host's address; non-blocking, OSError.

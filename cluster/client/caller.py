@@ -125,11 +125,7 @@ class Caller:
     async def call(
         self, endpoint: Endpoint, message: object, timeout_ms: float | None = None
     ) -> Any:
-        """Send one request and return its response, whatever error that carries.
-
-        `message` is a request of `cluster.node.protocol.messages` or `cluster.node.kraft.messages`.
-        Raises CallFailed when there is no response within `timeout_ms`, or never will be.
-        """
+        """Send a metadata or raft request and return its response. Raises CallFailed for none."""
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 

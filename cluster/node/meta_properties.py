@@ -50,11 +50,7 @@ def identify(
     random: Random,
     done: Callable[[dict[str, Identity]], None],
 ) -> None:
-    """Find out which directory each folder of a node is, by its path; the metadata's comes first.
-
-    `done` is called once, within this call when every file is there. Raises MetaPropertiesError;
-    OSError of the metadata's disk.
-    """
+    """Find out which directory each folder is, then call `done`. MetaPropertiesError, OSError."""
     metadata = next(iter(disks))
     missing = [path for path, disk in disks.items() if not disk.exists(FILE_NAME)]
     if metadata in missing:

@@ -21,11 +21,7 @@ SUPPORT_LABEL = "KRAFTPROBE_SUPPORT"
 
 
 def find_processes(folder: str, run: str, *, support: bool) -> list[int]:
-    """Every live process of the run, this one and its parents excluded.
-
-    By its label, or by the folder where it works if it has written over its environment, as Redis
-    does. `support`: those that nodes lean on, else all others.
-    """
+    """The run's other live processes, by label, else folder; `support`: what nodes lean on."""
     found = []
     for name in os.listdir("/proc"):
         if not name.isdecimal() or int(name) in (os.getpid(), os.getppid()):

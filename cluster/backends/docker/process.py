@@ -153,11 +153,7 @@ def inner_pid(pid: int) -> int | None:
 
 
 def wait_executed(pid: int) -> None:
-    """Wait until it is the program that was asked for, no longer the engine's that becomes it.
-
-    The engine answers before. A signal would meet several threads of runc in the midst of what
-    they do instead of the program.
-    """
+    """Wait until it is the program asked for: a signal would meet runc in its place before."""
     deadline = time.monotonic() + _EXECUTE_TIMEOUT_S
     with contextlib.suppress(OSError):  # gone
         while (_PROC / str(pid) / "comm").read_text().startswith("runc:["):

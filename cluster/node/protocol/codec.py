@@ -186,11 +186,7 @@ def _lift(codec: RaftCodec | DataCodec | None, body: Any, highest: type[Any]) ->
 
 
 def write_response(request: Request, message: Any) -> bytes:
-    """Return the whole frame, size included, that answers `request`.
-
-    `message` is a handler's response, flat or of the highest version.
-    Raises UnwritableError when the request's version cannot carry it.
-    """
+    """Return the frame, with its size, that answers `request`. Raises UnwritableError."""
     codec = _CODECS[request.listener].get(request.key)
     if codec is not None and type(message) is not highest_response_class(request.key):
         if isinstance(codec, DataCodec):

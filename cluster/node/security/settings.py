@@ -140,11 +140,7 @@ def listener_key(key: str) -> tuple[str, str] | None:
 def parse_security(
     properties: Mapping[str, str], listeners: Sequence[str], controller_listeners: Sequence[str]
 ) -> dict[str, ListenerSecurity]:
-    """Read the security of each listener. Other keys in `properties` are ignored.
-
-    A listener that the map does not name speaks the protocol that it is named after, else
-    PLAINTEXT. Raises SecuritySettingsError.
-    """
+    """Read each listener's security, by its map or its own name. SecuritySettingsError."""
     protocols = _protocols(properties.get(PROTOCOL_MAP, ""), listeners)
     lowered = {name.lower() for name in listeners}
     for key in properties:

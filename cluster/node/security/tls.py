@@ -102,11 +102,7 @@ PLAINTEXT: Final = ClientSecurity()
 
 
 def client_security(listener: ListenerSecurity) -> ClientSecurity:
-    """Return how a node connects to its peers' listener of this security.
-
-    Raises SecuritySettingsError for files that cannot be used. A SASL listener that names no
-    mechanism for peers cannot be connected to this way.
-    """
+    """Return how a node connects to peers' listeners. Raises SecuritySettingsError."""
     sasl = listener.sasl
     assert sasl is None or sasl.client_mechanism is not None, "no mechanism for peers"
     return ClientSecurity(

@@ -186,11 +186,7 @@ def home_of(version: str) -> Path | None:
 
 
 def raft_libraries(release: str) -> tuple[Path, ...] | None:
-    """Return the jar files of a release's raft module, fetched alone or with the whole release.
-
-    A folder stands for the build that is unpacked in it. None: the version was not fetched. Raises
-    SettingError.
-    """
+    """Return a fetched release's or folder's raft jars; None without. Raises SettingError."""
     if os.sep in release:
         return _raft_jars(Path(release).absolute())
     for name in (RAFT.format(checked_version(release)), release):

@@ -32,11 +32,7 @@ class Roles:
         return _LISTENERS[self._words[min(node_id, len(self._words)) - 1]]
 
     def of_all(self, nodes: int) -> tuple[Listeners, ...]:
-        """Say where each of so many nodes listens.
-
-        Raises SettingError where there are fewer nodes than roles, or none of them is a controller,
-        or none a broker.
-        """
+        """Say where each node listens. Raises SettingError for too few, or without both roles."""
         if len(self._words) > nodes:
             count = len(self._words)
             raise SettingError(
