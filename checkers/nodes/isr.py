@@ -29,7 +29,7 @@ Complexity: O(records), each with the members of one partition.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
@@ -57,6 +57,7 @@ _UNCLEAN = "unclean.leader.election.enable"
 _ELR_FEATURE = ("feature", "eligible.leader.replicas.version")
 _ELR = "eligibleLeaderReplicas"
 _LISTS = ("isr", "replicas", _ELR, "lastKnownElr", "addingReplicas")
+_FENCES = ("FenceBrokerRecord", "BrokerRegistrationChangeRecord")
 _GONE = ("RegisterBrokerRecord", "UnregisterBrokerRecord")
 _PART: Final = 1_000
 """Records of a batch that may be a part of more (`cluster.node.controller.metadata.result`)."""
@@ -164,6 +165,9 @@ class _Replay:
             begin = end
 
     def _batch(self, records: Sequence[LogRecord]) -> None:
+        unfenced = {
+            broker for broker in self._of_fences(records) if self._is_fenced(broker) is False
+        }
         for record in records:
             if record.kind in (PARTITION, CHANGE):
                 self._decide(record)
@@ -173,6 +177,7 @@ class _Replay:
                 for key, partition in self.image.keys.items():
                     if key[0] == "partition":
                         self._note_isr(key, partition)
+        self._check_fences(records[-1], unfenced)
         for key, broker, record in self._joined:
             after = self.image.keys.get(key, {})
             registration = self.image.keys.get(("broker", str(broker)), {})
@@ -182,6 +187,27 @@ class _Replay:
                     self._wrong("fenced-into-isr", record, key, after, what)
                     break
         self._joined.clear()
+
+    def _of_fences(self, records: Sequence[LogRecord]) -> Iterator[int]:
+        """Yield the brokers that a whole batch may fence."""
+        for record in records if len(records) < _PART else ():
+            broker = record.value.get("brokerId", record.value.get("id"))
+            if record.kind in _FENCES and _whole(broker) and broker not in self._left:
+                yield int(str(broker))
+
+    def _is_fenced(self, broker: int) -> object:
+        """Whether a broker is fenced, if it is registered."""
+        return self.image.keys.get(("broker", str(broker)), {}).get("fenced")
+
+    def _check_fences(self, record: LogRecord, unfenced: Collection[int]) -> None:
+        """Who is fenced leaves every ISR, but those of which it is the last member (KIP-631)."""
+        fenced = {broker for broker in unfenced if self._is_fenced(broker) is True}
+        partitions = [key for key in self.image.keys if fenced and key[0] == "partition"]
+        for key in partitions:
+            isr = _members(self.image.keys[key], "isr")
+            for broker in fenced.intersection(isr) if len(isr) > 1 else ():
+                what = f"keeps broker {broker} in sync beside others, which is fenced"
+                self._wrong("fenced-in-isr", record, key, self.image.keys[key], what)
 
     def _decide(self, record: LogRecord) -> None:
         key = ("partition", str(record.value["topicId"]), str(record.value["partitionId"]))

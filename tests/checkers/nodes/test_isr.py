@@ -66,6 +66,7 @@ def judged(*changes, start=START, crc=None):
 
 
 SHUTS_DOWN = "BrokerRegistrationChangeRecord", {"brokerId": 3, "inControlledShutdown": 1}
+FENCED = "FenceBrokerRecord", {"id": 3, "epoch": 5}
 SHRUNK = change(isr=[1], eligibleLeaderReplicas=[2, 3])
 ADDING = change(replicas=[1, 2, 3, 4, 5], addingReplicas=[4, 5])
 EMPTY = change(isr=[], leader=-1, eligibleLeaderReplicas=[1, 2, 3], lastKnownElr=[1])
@@ -86,6 +87,9 @@ EMPTY = change(isr=[], leader=-1, eligibleLeaderReplicas=[1, 2, 3], lastKnownElr
         [ADDING, change(addingReplicas=[], removingReplicas=[4, 5])],
         [UNCLEAN, change(isr=[1]), change(isr=[2], leader=2, leaderRecoveryState=1)],
         [("RemoveTopicRecord", {"topicId": "T"})],
+        [change(isr=[1, 2]), FENCED],
+        [change(isr=[3], leader=3, eligibleLeaderReplicas=[1, 2]), FENCED],
+        [("BrokerRegistrationChangeRecord", {"brokerId": 3, "fenced": -1})],
     ],
     ids=[
         "nothing changes",
@@ -100,6 +104,9 @@ EMPTY = change(isr=[], leader=-1, eligibleLeaderReplicas=[1, 2, 3], lastKnownElr
         "another one takes away again what the first one added",
         "unclean, as configured",
         "removed",
+        "fenced, and out of the ISR before",
+        "fenced as the last member of the ISR",
+        "unfenced",
     ],
 )
 def test_a_right_log_passes(changes):
@@ -131,6 +138,8 @@ def test_a_right_log_passes(changes):
         ("change-of-nothing", [change(partitionId=9, isr=[1])]),
         ("fenced-into-isr", [change(isr=[1, 2]), broker(3, fenced=True), change(isr=[1, 2, 3])]),
         ("fenced-into-isr", [change(isr=[1, 2]), SHUTS_DOWN, change(isr=[1, 2, 3])]),
+        ("fenced-in-isr", [FENCED]),
+        ("fenced-in-isr", [change(isr=[1, 3], eligibleLeaderReplicas=[]), FENCED]),
     ],
 )
 def test_each_wrong_decision_is_found(kind, changes):
