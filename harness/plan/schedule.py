@@ -44,6 +44,9 @@ LEAD_OUT_S = 1.0
 """Quiet time after the last fault."""
 OTHERS = 2
 """Number of alternative parameters that are drawn for each fault."""
+_STALE_STANDS = 2
+"""How many fragments of a shaped schedule are `shapes.stale_stand` before any other, if they fit:
+now and then whoever has all writes asks for votes first, and nothing was tried."""
 _AGAIN = 4
 """How often a part of a fragment is tried again as it is: together they outlast an election."""
 
@@ -97,7 +100,7 @@ class RandomSchedule:
     """Share of faults that contain another fault, 0 to 1."""
     shaped: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
     """Share of turns that are a shaped fragment, 0 to 1, where the plan has a kind for it; unless
-    0, the first is one after which a member stands for election that missed writes."""
+    0, the first ones let a member stand for election that missed writes."""
 
 
 def draw(
@@ -135,14 +138,16 @@ def draw(
     is_shaped = options.shaped and is_led and len(nodes) >= shapes.NODES_MIN
     away = [kind for kind in kinds if kind in shapes.AWAY] if is_shaped else []
     maker = shapes.Draw(random, away, nodes, options.quiet_s, options.fault_s)
-    at_s = LEAD_IN_S
+    at_s, stands = LEAD_IN_S, 0
     while True:
-        if away and (not fragments or random.random() < options.shaped):
-            parts = shapes.fragment(maker) if fragments else shapes.stale_stand(maker)
+        if away and (stands < _STALE_STANDS or random.random() < options.shaped):
+            is_first = stands < _STALE_STANDS
+            parts = shapes.stale_stand(maker) if is_first else shapes.fragment(maker)
             after_s = at_s + max(part.end_s for part in parts) + options.quiet_s[1]
             left = [kind for kind in due if not any(part.is_turn_of(kind) for part in parts)]
             if after_s + _least_s(len(left), options) <= end_s:
                 fragments += (_part(part, at_s) for part in parts)
+                stands += is_first
                 due, at_s = left, after_s
                 slack = _slack(len(due), end_s - at_s, options)
                 continue
