@@ -19,11 +19,11 @@ import time
 from pathlib import Path
 from statistics import linear_regression, median
 
-from benchmarks.checkers import corpus, peer, targets
+from benchmarks.checkers import corpus, peer
 from benchmarks.checkers.generate import Shape, generate
 from benchmarks.checkers.generate_types import generate_typed
 from benchmarks.checkers.judge import save
-from benchmarks.checkers.rows import GROWTH, TABLE, spread
+from benchmarks.checkers.rows import GROWTH, TABLE, spread, target_lines
 from porcupine_py.columns import Columns
 from porcupine_py.search.rules.log import LogColumns
 
@@ -66,7 +66,7 @@ def _report(options: argparse.Namespace, folder: Path) -> None:
     }
     growth = {} if options.only else _growth(folder, options, powers=3 if options.quick else 4)
     print("\n| wanted | measured | met |\n|---|---|---|")
-    print("\n".join(targets.lines(rows, growth)))
+    print("\n".join(target_lines(rows, growth)))
     print(f"\nload average at the end: {peer.load_average():.1f}")
 
 

@@ -98,6 +98,24 @@ def _bend(rnd: Random, world: World, operation: Operation) -> Operation:
     )
 
 
+class Planted:
+    """A model that makes a random history in steps, with one fault at most."""
+
+    def __init__(self, random, fault=None):
+        self.random = random
+        self.fault = fault
+        self.planted = False
+        self.now = 0
+        self.operations = []
+
+    def hits(self, fault):
+        """Whether this is where the fault is planted: once."""
+        if self.fault != fault or self.planted or self.random.random() < 0.5:
+            return False
+        self.planted = True
+        return True
+
+
 class World:
     """A correct system that runs one operation at a time."""
 

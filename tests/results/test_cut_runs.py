@@ -93,18 +93,22 @@ def flip(name, place, bit):
     return change
 
 
+def rewritten(path, edit):
+    """Write the lines of a file anew, as what `edit` makes of them; each has its checksum."""
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    for line in lines:
+        line.pop("crc", None)
+    path.write_bytes(b"".join(seal(json.dumps(line)) for line in edit(lines)))
+
+
 def note(f, **values):
-    def change(store):
-        changed = []
-        for line in store.journal_path.read_bytes().splitlines():
-            event = json.loads(line)
-            del event["crc"]
+    def edit(events):
+        for event in events:
             if event["f"] == f:
                 event["value"] |= values
-            changed.append(seal(json.dumps(event, separators=(",", ":"))))
-        store.journal_path.write_bytes(b"".join(changed))
+        return events
 
-    return change
+    return lambda store: rewritten(store.journal_path, edit)
 
 
 CHANGES = st.one_of(
@@ -205,19 +209,17 @@ def test_a_value_that_a_missing_operation_may_have_written_is_in_doubt(good):
 def killed(fatal_s, reason, end_s=3.0, clock=CLOCK):
     """The harness is killed at `end_s`; n2 ends itself at `fatal_s`, for this reason."""
 
-    def change(store):
-        lines = store.journal_path.read_bytes().splitlines(keepends=True)
-        kept = [line for line in lines if json.loads(line)["time_ns"] <= end_s * SECOND]
-        store.journal_path.write_bytes(b"".join(kept))
-        path = store.node_path("n2") / "trace.jsonl"
-        lines = [json.loads(line) for line in path.read_bytes().splitlines()]
-        for line in lines:
-            line.pop("crc")
-            if line["e"] == "start":
-                line["clock"] = clock
+    def before_the_end(events):
+        return [event for event in events if event["time_ns"] <= end_s * SECOND]
+
+    def until_it_ends(lines):
         lines = [line for line in lines if line["t"] < fatal_s * SECOND]
-        lines.append({"t": int(fatal_s * SECOND), "n": 0, "e": "fatal", "reason": reason})
-        path.write_bytes(b"".join(seal(json.dumps(line)) for line in lines))
+        lines = [line | {"clock": clock} if line["e"] == "start" else line for line in lines]
+        return [*lines, {"t": int(fatal_s * SECOND), "n": 0, "e": "fatal", "reason": reason}]
+
+    def change(store):
+        rewritten(store.journal_path, before_the_end)
+        rewritten(store.node_path("n2") / "trace.jsonl", until_it_ends)
 
     return change
 
@@ -253,13 +255,7 @@ def test_a_trace_by_another_clock_is_left_out_and_named(good):
 
 def test_what_the_harness_could_not_collect_is_named_where_nothing_else_is_left(good):
     def change(store):
-        path = store.folder / "history.jsonl"
-        lines = [json.loads(line) for line in path.read_bytes().splitlines()]
-        for line in lines:
-            line.pop("crc", None)
-            if line["f"] == "evidence":
-                line["value"]["problems"] = ["n2: not collected"]
-        path.write_bytes(b"".join(seal(json.dumps(line)) for line in lines))
+        note("evidence", problems=["n2: not collected"])(store)
         shutil.rmtree(store.folder / "nodes")
 
     results = judged(good, change)

@@ -17,9 +17,8 @@ from checkers.verdict import CheckResult, Status
 from results.judge.pipeline import judge
 from results.report import packed
 from results.report import page as report_page
-from results.report.charts import over_time
+from results.report.charts import bucket_s, over_time, percentiles, throughput
 from results.report.page import as_script_data, render, write_report
-from results.report.points import bucket_s, percentiles, throughput
 from results.report.timeline import OPERATIONS_MAX, WIDTH, draw, operation_text
 from results.store.files import StoreError
 from results.store.model import RunResults

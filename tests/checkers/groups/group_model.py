@@ -4,7 +4,7 @@ One step at a time of some client or of the coordinator, so that operations over
 late of a rebalance. A fault is planted once; `planted` says whether the run came to it.
 """
 
-from tests.checkers.histories import FAIL, INFO, OK, op
+from tests.checkers.histories import FAIL, INFO, OK, Planted, op
 
 KEYS = ("x", "y", "z")
 
@@ -26,13 +26,11 @@ class Client:
         self.member = None
 
 
-class Group:
+class Group(Planted):
     """Logs, committed offsets and the coordinator's view of the members."""
 
     def __init__(self, random, fault=None):
-        self.random = random
-        self.fault = fault
-        self.planted = False
+        super().__init__(random, fault)
         self.logs = {key: [] for key in KEYS}
         self.offsets = dict.fromkeys(KEYS, -1)
         self.acknowledged = {key: [] for key in KEYS}
@@ -53,9 +51,6 @@ class Group:
         self.highest = (0, 0)
         """Generation of a join that has ended, and when."""
         self.ids = 0
-        self.now = 0
-        self.operations = []
-        self.processes = 0
 
     # --- the coordinator ---
 
@@ -84,13 +79,6 @@ class Group:
             for key in positions
         )
         return taken and self.hits("fenced")
-
-    def hits(self, fault):
-        """Whether this is where the fault is planted: once."""
-        if self.fault != fault or self.planted or self.random.random() < 0.5:
-            return False
-        self.planted = True
-        return True
 
     # --- clients: generators, of which each step is an instant ---
 

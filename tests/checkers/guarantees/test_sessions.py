@@ -101,16 +101,22 @@ def interleavings(rest, state):
     return False
 
 
+def drawn(rnd, values, reads):
+    """Sessions that write values one after another, and read any."""
+    processes = [[] for _ in range(rnd.randint(1, 3))]
+    for value in range(1, values):
+        rnd.choice(processes).append(("write", value))
+    for _ in range(reads):
+        steps = rnd.choice(processes)
+        steps.insert(rnd.randint(0, len(steps)), ("read", rnd.choice([None, 1, 2, 3])))
+    return processes
+
+
 def test_all_four_together_are_sequential_consistency():
     verdicts = []
     for case in range(2_000):
         rnd = Random(case)
-        processes = [[] for _ in range(rnd.randint(1, 3))]
-        for value in range(1, rnd.randint(1, 4)):
-            rnd.choice(processes).append(("write", value))
-        for _ in range(rnd.randint(0, 4)):
-            steps = rnd.choice(processes)
-            steps.insert(rnd.randint(0, len(steps)), ("read", rnd.choice([None, 1, 2, 3])))
+        processes = drawn(rnd, rnd.randint(1, 4), rnd.randint(0, 4))
         truth = interleavings(tuple(map(tuple, processes)), None)
         verdicts.append(truth)
         assert (status(script(*processes)) is Status.PASS) == truth, processes
@@ -153,12 +159,7 @@ def test_each_choice_of_guarantees_is_judged_as_by_brute_force():
     verdicts = []
     for case in range(500):
         rnd = Random(f"guarantees-{case}")
-        processes = [[] for _ in range(rnd.randint(1, 3))]
-        for value in range(1, rnd.randint(2, 5)):
-            rnd.choice(processes).append(("write", value))
-        for _ in range(rnd.randint(0, 5)):
-            steps = rnd.choice(processes)
-            steps.insert(rnd.randint(0, len(steps)), ("read", rnd.choice([None, 1, 2, 3, 4])))
+        processes = drawn(rnd, rnd.randint(2, 5), rnd.randint(0, 5))
         asked = rnd.sample(GUARANTEES, rnd.randint(1, 3))
         truth = some_order(processes, asked)
         verdicts.append(truth)

@@ -5,26 +5,22 @@ written late and one partition after the other, and consumers read between them.
 in one transaction; `planted` says whether the run came to it.
 """
 
-from tests.checkers.histories import FAIL, INFO, OK, op
+from tests.checkers.histories import FAIL, INFO, OK, Planted, op
 
 KEYS = ("x", "y", "z")
 
 
-class Partitions:
+class Partitions(Planted):
     """Logs, decisions and markers."""
 
     def __init__(self, random, fault=None):
-        self.random = random
-        self.fault = fault
-        self.planted = False
+        super().__init__(random, fault)
         self.logs = {key: [] for key in KEYS}
         """Partition -> (value, transaction), in the order of offsets."""
         self.markers = {}
         """(transaction, partition) -> whether it committed there."""
         self.to_write = []
         self.values = 0
-        self.now = 0
-        self.operations = []
 
     # --- the coordinator ---
 
@@ -113,13 +109,6 @@ class Partitions:
         f = "read-uncommitted" if dirty else "read"
         times = (begin, self.now)
         self.operations[index] = op(index, f, times, input=asked, output=steps, process=process)
-
-    def hits(self, fault):
-        """Whether this is where the fault is planted: once."""
-        if self.fault != fault or self.planted or self.random.random() < 0.5:
-            return False
-        self.planted = True
-        return True
 
     # --- a run ---
 

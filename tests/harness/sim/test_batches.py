@@ -131,9 +131,7 @@ def test_a_killed_batch_loses_no_finished_seed(tmp_path):
     )
     process = subprocess.Popen([sys.executable, "-c", code])
     lines = tmp_path / "running" / "000000000-000000003.jsonl"
-    while not lines.exists() or lines.read_text().count("\n") < 1:
-        assert process.poll() is None, "it ended before it was killed"
-        time.sleep(0.02)
+    wait_for(process, lines, 1)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     finished = lines.read_text().count("\n")
@@ -283,16 +281,30 @@ def test_seeds_on_spark_are_reported_while_their_wave_runs(tmp_path):
     assert finished == sorted(finished)
 
 
-def test_every_source_counts(tmp_path, monkeypatch):
-    before = source_digest()
-    assert source_digest() == before
-    package = tmp_path / "harness"
-    shutil.copytree(Path(harness.__file__).parent, package)
-    monkeypatch.setattr(harness, "__file__", str(package / "__init__.py"))
-    assert source_digest() == before, "where it lies does not matter"
+@pytest.fixture
+def copied(tmp_path, monkeypatch):
+    """Lay a package elsewhere; what is given says whether its sources are others by now."""
+
+    def copy(module):
+        before = source_digest()
+        package = tmp_path / module.__name__
+        shutil.copytree(Path(module.__file__).parent, package)
+        monkeypatch.setattr(module, "__file__", str(package / "__init__.py"))
+        assert source_digest() == before, "where it lies does not matter"
+
+        def is_another():
+            source_digests.cache_clear()
+            return source_digest() != before
+
+        return package, is_another
+
+    return copy
+
+
+def test_every_source_counts(copied):
+    package, is_another = copied(harness)
     (package / "sim" / "swarm" / "draw.py").write_text("")
-    source_digests.cache_clear()
-    assert source_digest() != before
+    assert is_another()
 
 
 @pytest.mark.parametrize(
@@ -304,29 +316,20 @@ def test_every_source_counts(tmp_path, monkeypatch):
         "systems/kafka/versions/raft-4.3.1.txt",
     ],
 )
-def test_what_nodes_run_or_read_counts_as_a_source(tmp_path, monkeypatch, file):
-    before = source_digest()
-    package = tmp_path / "cluster"
-    shutil.copytree(Path(cluster.__file__).parent, package)
-    monkeypatch.setattr(cluster, "__file__", str(package / "__init__.py"))
+def test_what_nodes_run_or_read_counts_as_a_source(copied, file):
+    package, is_another = copied(cluster)
     shutil.rmtree(package / "backends/sim/kafka/java")  # as where it is installed
-    assert source_digest() == before
+    assert not is_another()
     (package / file).write_bytes(b"")
-    source_digests.cache_clear()
-    assert source_digest() != before
+    assert is_another()
 
 
-def test_sources_in_c_count_and_what_is_built_from_them_does_not(tmp_path, monkeypatch):
-    before = source_digest()
-    package = tmp_path / "porcupine_py"
-    shutil.copytree(Path(porcupine_py.__file__).parent, package)
-    monkeypatch.setattr(porcupine_py, "__file__", str(package / "__init__.py"))
+def test_sources_in_c_count_and_what_is_built_from_them_does_not(copied):
+    package, is_another = copied(porcupine_py)
     (package / "kernels" / "searches.so").write_bytes(b"")
-    source_digests.cache_clear()
-    assert source_digest() == before
+    assert not is_another()
     (package / "kernels" / "wgl.c").write_text("")
-    source_digests.cache_clear()
-    assert source_digest() != before
+    assert is_another()
 
 
 def test_one_process_at_a_time_runs_a_batch(tmp_path):
@@ -521,9 +524,15 @@ def test_an_interrupted_batch_reports_its_progress_and_goes_on(tmp_path, number)
     assert list((tmp_path / "running").iterdir()) == []
 
 
-def test_interrupted_shrinking_keeps_the_smallest_so_far(tmp_path):
-    run(tmp_path / "batch", BatchPlan(0, 1, "M03"))
-    failure = next((tmp_path / "batch" / "failures").iterdir())
+@pytest.fixture(scope="module")
+def failure(tmp_path_factory):
+    """The plan of a seed that failed."""
+    folder = tmp_path_factory.mktemp("failed")
+    run(folder, BatchPlan(0, 1, "M03"))
+    return next((folder / "failures").iterdir())
+
+
+def test_interrupted_shrinking_keeps_the_smallest_so_far(tmp_path, failure):
     small = tmp_path / "small.json"
     code = (
         "import os, signal;"
@@ -553,9 +562,7 @@ def test_long_work_prints_its_progress_without_a_terminal(tmp_path, monkeypatch)
     assert re.search(r"^\d+ s: 2 of 2 seeds, 0 failing$", output, re.MULTILINE)
 
 
-def test_shrinking_asks_first_whether_its_result_can_be_kept(tmp_path):
-    run(tmp_path / "batch", BatchPlan(0, 1, "M03"))
-    failure = next((tmp_path / "batch" / "failures").iterdir())
+def test_shrinking_asks_first_whether_its_result_can_be_kept(tmp_path, failure):
     code, output = invoke("shrink", str(failure), "--out", str(tmp_path / "no" / "small.json"))
 
     assert (code, len(output.splitlines())) == (2, 1)
