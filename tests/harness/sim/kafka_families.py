@@ -15,6 +15,8 @@ traces, not for the text of the violation alone; what fits none is "none", and h
 | stale-voters | what a quorum of other voters breaks | the node that leads or commits skipped a VotersRecord: it was appended below an end that the log had before it was cut |
 | snapshot-without-voters | the same | that node made a snapshot at the offset of a VotersRecord, which it then cut |
 | unsynced-start | `durable-fetch` | the process recovered all up to where it fetches, and appended nothing |
+| leads-on | `leads-as-voter` | the node appended the VotersRecord without it as the leader |
+| cut-to-snapshot | `node-died`, "have a last fetch epoch" | the node is cut to where its log began in an earlier process |
 | deaf-voter | `liveness` | a node that is a voter in others' logs, not in its own, refuses PreVote to the end |
 """
 
@@ -115,6 +117,19 @@ def family(played: Played) -> tuple[str, str]:
         before = [f["epoch"] for of, _, f in trace if of < now and f.get("state") == "Follower"]
         if begun["state"] == "Candidate" and begun["epoch"] in before:
             return "lost-candidate", f"{ended} is a candidate again in epoch {begun['epoch']}"
+        return _NONE
+    if "have a last fetch epoch" in said:
+        now = trace[-1][0]
+        begins = {f["offset"] for of, e, f in trace if of < now and e == "log-start"}
+        cuts = [f["end_offset"] for of, e, f in trace if (of, e) == (now, "truncate")]
+        if cuts and cuts[-1] in begins:
+            return "cut-to-snapshot", f"{ended} is cut to {cuts[-1]}, where its log began"
+        return _NONE
+    if name == "leads-as-voter":
+        offset = next(f["offset"] for _, e, f in reversed(trace) if e == "voters")
+        led = [f["last_offset"] for _, e, f in trace if e == "append" and f["role"] == "leader"]
+        if ended not in voters and offset in led:
+            return "leads-on", f"{ended} appended its removal at {offset}"
         return _NONE
     if "must be in the set of voters" in said and ended not in voters:
         return "removed-candidate", f"voters {','.join(voters)}"
