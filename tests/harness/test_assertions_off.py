@@ -1,7 +1,5 @@
 """Nothing runs with assertions turned off, since they state the invariants."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A command imports no more than it needs, since each library costs a tenth of a second."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The ladder: its table, what a rung's runs come to, and the pages that repeat it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

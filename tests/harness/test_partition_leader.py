@@ -1,7 +1,5 @@
 """The target `partition-leader`: the node that it means, and its refusal where there is none."""
 
-from __future__ import annotations
-
 import asyncio
 from random import Random
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Any content of a file of a run, a user or a node is read, or refused in one line."""
 
-from __future__ import annotations
-
 import codecs
 import json
 import tomllib

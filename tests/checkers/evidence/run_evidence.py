@@ -1,7 +1,5 @@
 """A small run of three nodes with everything in order, to be spoilt by tests."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What was fsynced is there again: no finding where a log may rightly be shorter, else one."""
 
-from __future__ import annotations
-
 import pytest
 
 from checkers.evidence.recovered import durable_end

@@ -1,7 +1,5 @@
 """What may stand in a journal: exactly what is read again once it is written."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Whatever is in a history file: it is read and judged, or refused in one line with its name."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

@@ -4,8 +4,6 @@ Values come from domains so small that many are right by chance. Each kind has a
 is written comes once (`unique-...`), so that the rules apply that need it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 from typing import Any

@@ -14,8 +14,6 @@ is an error, and so is UNKNOWN: no history here has more than `SIZE_MAX` operati
 for the verifier's walk (rare: all eight operations at once) is counted apart. History n of a kind is the same on every machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -3,8 +3,6 @@
 Shares nothing with `checkers` but the data types: each model is specified here a second time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, combinations, product
 from typing import Any

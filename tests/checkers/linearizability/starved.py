@@ -7,8 +7,6 @@ all succeed: what comes out is its true verdict or UNKNOWN (where no search is m
 well), and everything was freed.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """Check quorum by traces: a violation only where no voter can have followed the leader."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

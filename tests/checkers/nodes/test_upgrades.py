@@ -1,7 +1,5 @@
 """Levels of features in a log, by what was asked for and what nodes support."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -11,8 +11,6 @@ which for kept. A disagreement is an error: PASS or kept where the level is not,
 where it is, UNKNOWN where the dependencies say enough. History n is the same on every machine.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence

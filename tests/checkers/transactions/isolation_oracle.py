@@ -6,8 +6,6 @@ repeat; in which order they ran (serializable), took snapshots and committed (sn
 or wrote each key (the others; Adya 1999, and Biswas and Enea 2019 for read atomic).
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, permutations, product

@@ -20,8 +20,6 @@ traces, not for the text of the violation alone; what fits none is "none", and h
 | deaf-voter | `liveness` | a node that is a voter in others' logs, not in its own, refuses PreVote to the end |
 """
 
-from __future__ import annotations
-
 import math
 import re
 import sys

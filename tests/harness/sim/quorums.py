@@ -1,7 +1,5 @@
 """Simulated quorums for tests: driven by hand, or by a campaign's plan."""
 
-from __future__ import annotations
-
 import asyncio
 
 from cluster.backends.base import NodeState

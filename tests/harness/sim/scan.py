@@ -5,8 +5,6 @@ and compares all nodes with each other. It reports what the monitor should have 
 whether the monitor's copies equal the nodes' state. Tests run it beside the monitor.
 """
 
-from __future__ import annotations
-
 from itertools import combinations
 
 from checkers.invariants.sight import Batch

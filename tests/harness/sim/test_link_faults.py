@@ -1,7 +1,5 @@
 """Faults of links in the simulated world: they bite, are measured, heal, and repeat exactly."""
 
-from __future__ import annotations
-
 import pytest
 
 from cluster.backends.abilities import LinkShape

@@ -1,7 +1,5 @@
 """`kraftprobe run --backend sim`: a plan made for real nodes, in virtual time."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

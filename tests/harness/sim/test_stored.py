@@ -1,7 +1,5 @@
 """A stored run is judged as the same run in memory, and also by its nodes' logs and traces."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
