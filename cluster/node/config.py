@@ -115,7 +115,7 @@ class NodeConfig:
     kraftprobe_brokers: Annotated[tuple[Endpoint, ...], kinds.endpoints, ()]
     """Client listeners of all brokers, by node id, as long as no broker is registered."""
     kraftprobe_log_clean_interval_ms: Annotated[int, kinds.whole(1), 60_000]
-    """How often snapshots and log are cleaned; a constant in Kafka."""
+    """How often snapshots and log are cleaned, and how long what goes stays; constants in Kafka."""
     kraftprobe_trace_file: Annotated[Path | None, kinds.path_of, None]
     socket_request_max_bytes: Annotated[int, kinds.whole(1), DEFAULT_MAX_FRAME_BYTES]
     max_connections: Annotated[int, kinds.whole(1), 1000]

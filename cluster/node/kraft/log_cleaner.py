@@ -2,8 +2,9 @@
 
 Once a minute, and only while there are at least two snapshots: while log and snapshots together are
 larger than `metadata.max.retention.bytes`, or the oldest snapshot's last record is older than
-`metadata.max.retention.ms`, the oldest goes; -1 is no bound. The last one never does. Nothing else
-may shorten a metadata log: what no snapshot holds would be lost (KAFKA-14238).
+`metadata.max.retention.ms`, the oldest goes; -1 is no bound. The last one never does. Its file is
+removed a minute later (MetadataLogConfig.INTERNAL_DELETE_DELAY_MILLIS), so by the next cleaning.
+Nothing else may shorten a metadata log: what no snapshot holds would be lost (KAFKA-14238).
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ class LogCleaner:
         """Clean when it is time; returns when it will be again."""
         if now_ms >= self._due_ms:
             self._log.snapshots.remove_deleted(now_ms)
-            self.clean(now_ms)
             self._due_ms = now_ms + self._core.config.log_clean_interval_ms
+            self.clean(self._due_ms)
         return self._due_ms
 
-    def clean(self, now_ms: float) -> None:
-        """Delete as many old snapshots as the settings ask for."""
+    def clean(self, until_ms: float) -> None:
+        """Delete as many old snapshots as the settings ask for; their files stay until then."""
         while len(self._log.snapshots.ids) >= 2:
             oldest, following = self._log.snapshots.ids[:2]
             if not (self._is_too_large() or self._is_too_old(oldest)):
                 return
-            if not self._log.delete_before_snapshot(following, now_ms):
+            if not self._log.delete_before_snapshot(following, until_ms):
                 return
             self._core.trace("log-start", offset=following.offset, epoch=following.epoch)
 

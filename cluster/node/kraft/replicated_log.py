@@ -278,8 +278,11 @@ class ReplicatedLog:
             return False
         return offset == first or self._log.epochs.epoch_at(offset - 1) == snapshot_id.epoch
 
-    def delete_before_snapshot(self, snapshot_id: OffsetAndEpoch, now_ms: float) -> bool:
-        """Let the log begin at a snapshot, and delete older ones; False when it may not or does."""
+    def delete_before_snapshot(self, snapshot_id: OffsetAndEpoch, until_ms: float) -> bool:
+        """Let the log begin at a snapshot, and delete older ones; False when it may not or does.
+
+        Their files stay until then.
+        """
         offset = snapshot_id.offset
         if snapshot_id not in self.snapshots or offset > self.high_watermark:
             return False
@@ -287,10 +290,10 @@ class ReplicatedLog:
             return False
         self._log.delete_before(offset)
         self.control.forget_before(offset)
-        self._forget_snapshots_before(snapshot_id, now_ms)
+        self._forget_snapshots_before(snapshot_id, until_ms)
         return True
 
-    def _forget_snapshots_before(self, snapshot_id: OffsetAndEpoch, now_ms: float) -> None:
+    def _forget_snapshots_before(self, snapshot_id: OffsetAndEpoch, until_ms: float) -> None:
         for older in self.snapshots.ids:
             if older < snapshot_id:
-                self.snapshots.delete(older, now_ms)
+                self.snapshots.delete(older, until_ms)

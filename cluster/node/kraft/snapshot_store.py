@@ -4,8 +4,8 @@ A snapshot is listed here only once a power loss cannot take it: content synced,
 synced (KAFKA-15312: a rename before the sync leaves an empty checkpoint). What is not listed does
 not exist for others: no log is shortened for it, no replica is offered it.
 
-A deletion renames to `.checkpoint.deleted` and removes the file a minute later, as Kafka does. At
-the start everything that is not a whole checkpoint is removed.
+A deletion renames to `.checkpoint.deleted` and removes the file later, as Kafka does. At the start
+everything that is not a whole checkpoint is removed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,6 @@ from cluster.node.log.metadata.snapshot import (
 )
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Disk
-
-DELETE_DELAY_MS = 60_000.0
-"""How long a `.deleted` file stays (MetadataLogConfig.INTERNAL_DELETE_DELAY_MILLIS)."""
 
 
 class SnapshotStore:
@@ -101,13 +98,13 @@ class SnapshotStore:
         self._writing[snapshot_id] = file
         return file
 
-    def delete(self, snapshot_id: OffsetAndEpoch, now_ms: float) -> None:
-        """Forget one, and remove its file later."""
+    def delete(self, snapshot_id: OffsetAndEpoch, until_ms: float) -> None:
+        """Forget one, and remove its file at that time or later."""
         self._ids.remove(snapshot_id)
         self._timestamps_ms.pop(snapshot_id, None)
         deleted = self._path(snapshot_id, DELETED_SUFFIX)
         self._disk.rename(self._path(snapshot_id, SUFFIX), deleted)
-        self._deleted.append((now_ms + DELETE_DELAY_MS, deleted))
+        self._deleted.append((until_ms, deleted))
 
     def remove(self, snapshot_id: OffsetAndEpoch) -> None:
         """Forget one and remove its file now: at the start nobody can be reading it."""

@@ -166,8 +166,10 @@ def with_steps(plan, at_ms, *steps):
 KILLED = with_steps(
     {**SNAPSHOTS, "duration_s": 14},
     4_000,
-    {"kind": "kill", "targets": "node:n2", "for_ms": 500},
+    {"kind": "wait", "until": {"at": "node:n2", "event": "log-start"}, "within_ms": 5_000},
+    {"kind": "kill", "targets": "node:n2", "after_ms": 100, "for_ms": 500},
 )
+"""It dies while the file of a deleted snapshot waits to be removed."""
 GIVEN_UP = with_steps(
     {
         **SNAPSHOTS,
@@ -267,6 +269,7 @@ _RECOVERY = "X:log.data.data_recovery:_Opening"
     [
         (SENDS, "X:log.data.log_directory:LogDirectory._every:left-out:0", "mark-checkpointed"),
         (SNAPSHOTS, "X:kraft.log_cleaner:LogCleaner._is_too_large:sum:0", "snapshots-cleaned"),
+        (GIVEN_UP, "X:kraft.log_cleaner:LogCleaner.poll:left-out:0", "snapshots-cleaned"),
         (KILLED, "X:kraft.snapshot_store:SnapshotStore.__init__:left-out:4", "snapshots-cleaned"),
         (GIVEN_UP, "X:kraft.snapshot_store:SnapshotStore.discard:relation:0", "snapshots-cleaned"),
         (GIVEN_UP, "X:kraft.core:RaftCore._give_up_download:left-out:0", "snapshots-cleaned"),
