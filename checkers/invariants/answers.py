@@ -6,7 +6,10 @@ after; `feature-answer`, a level that is finalized now; `resize-answer`, a numbe
 to have of something; `batch-answer`, what became of a right batch; `cluster-answer`, rows of
 DescribeCluster, and what the node knows; `controller-named`, the broker that an answer names as the
 controller; `producer-id`, the id that an idempotent producer gets; `refusal`, the errors of an
-answer to a request that is wrong whatever the cluster holds, and the right ones.
+answer to a request that is wrong whatever the cluster holds, and the right ones; `metadata-answer`,
+a partition of an answer to Metadata, and the brokers of that answer.
+
+Those of `BY_CLIENTS` judge nothing but what was asked for and answered, which a client sees.
 """
 
 from __future__ import annotations
@@ -191,6 +194,39 @@ class WrongRefused(Invariant):
         return None
 
 
+class MetadataAnswered(Invariant):
+    """What an answer to Metadata says of a partition fits its brokers, and fits other answers.
+
+    Its leader is in sync, and who is in sync is a replica and no fenced broker, which no answer
+    shows. Where there is no leader the last one in sync may be fenced: it leads when it is back.
+    And whichever brokers answer, a leader epoch has one leader.
+    """
+
+    name = "metadata-answered"
+    source = "KIP-841; KIP-320; ReplicationControlManager.java, handleBrokerFenced"
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._leaders: dict[tuple[str, int, int], tuple[int, str]] = {}
+        """By topic id, partition and leader epoch: who leads, and the first node that said so."""
+
+    def on_metadata_answer(self, node: str, fields: Fields) -> Broken | None:
+        """Judge one partition of one answer."""
+        leader, isr, brokers = fields["leader"], fields["isr"], set(fields["brokers"])
+        shows = f"{node} answers of {fields['name']}: leader {leader}, in sync {list(isr)}"
+        at = fields["topic_id"], fields["index"], fields["leader_epoch"]
+        known, teller = self._leaders.setdefault(at, (leader, node))
+        if known != leader:
+            says = f"{teller} said {known}, in leader epoch {at[2]}"
+            return Broken(f"{shows}; {says}", (teller, node))
+        if len(set(isr)) < len(isr) or not set(isr) <= set(fields["replicas"]):
+            return Broken(f"{shows}, and of the replicas {list(fields['replicas'])}")
+        is_last = leader == NO_NODE and len(isr) == 1
+        if (leader != NO_NODE and leader not in isr) or not (set(isr) <= brokers or is_last):
+            return Broken(f"{shows}, where the brokers {sorted(brokers)} are not fenced")
+        return None
+
+
 def _text(rows: Fields) -> str:
     return ", ".join(f"{number}{says}" for number, says in rows.items()) or "none"
 
@@ -203,4 +239,10 @@ ANSWERS: tuple[type[Invariant], ...] = (
     ClusterDescribed,
     ProducerIdsOnce,
     WrongRefused,
+    MetadataAnswered,
 )
+BY_CLIENTS: Final = frozenset(
+    each.name
+    for each in (ResizesJudged, BatchesTaken, ProducerIdsOnce, WrongRefused, MetadataAnswered)
+)
+"""See the module."""

@@ -76,7 +76,7 @@ class AnswerWatch:
         mesh.on_reply[IncrementalAlterConfigsRequest].append(self._look_at_resize)
         mesh.on_reply[ProduceRequest].append(self._look_at_batches)
         mesh.on_reply[DescribeClusterRequest].append(self._look_at_cluster)
-        mesh.on_reply[MetadataRequest].append(self._look_at_controller)
+        mesh.on_reply[MetadataRequest] += [self._look_at_controller, self._look_at_partitions]
         mesh.on_reply[InitProducerIdRequest].append(self._look_at_producer_id)
         for kind in dict.fromkeys(type(wrong.request) for wrong in WRONG.values()):
             mesh.on_reply[kind].append(self._look_at_refusal)
@@ -193,6 +193,26 @@ class AnswerWatch:
             "shown": list(_live(response.brokers)),
         }
         self._watcher.take(name, "controller-named", shown)
+
+    def _look_at_partitions(self, name: str, request: object, response: Any) -> None:
+        del request
+        node = self._node(name)
+        if node is None or is_static(node.controller.image.state):
+            return  # the brokers are those of the configuration, in no state
+        brokers = [int(row.node_id) for row in response.brokers]
+        for topic in response.topics:
+            for row in topic.partitions:
+                shown = {
+                    "name": f"{topic.name}-{row.partition_index}",
+                    "topic_id": str(topic.topic_id),
+                    "index": int(row.partition_index),
+                    "leader": int(row.leader_id),
+                    "leader_epoch": int(row.leader_epoch),
+                    "replicas": [*map(int, row.replica_nodes)],
+                    "isr": [*map(int, row.isr_nodes)],
+                    "brokers": brokers,
+                }
+                self._watcher.take(name, "metadata-answer", shown)
 
     def _look_at_producer_id(self, name: str, request: Any, response: Any) -> None:
         if request.transactional_id is None and response.error_code is ErrorCode.none:

@@ -3,8 +3,9 @@
 A trial is blind: the worlds are those that the true node gets for the same seeds, and what judges
 them knows nothing of the mutant. It ends with the first violation, or when its processor time is
 used up. A second search of the same worlds, with as much time, heeds nothing but what clients saw:
-the checks of the history, the final reads, and whether the last operations and these reads were
-answered within the plan's bound after the heal (`liveness`), which asks clients alone.
+the checks of the history, the final reads, answers that are wrong by what was asked (`BY_CLIENTS`),
+and whether the last operations and these reads were answered within the plan's bound after the heal
+(`liveness`), which asks clients alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import time
 from types import FunctionType, ModuleType
 
+from checkers.invariants.answers import BY_CLIENTS
 from checkers.nodes import durability
 from checkers.registry import find_check
 from cluster.mutants import find
@@ -132,4 +134,4 @@ def _blackbox(plan: Plan) -> frozenset[str]:
         for spec in plan.make_workload().checks()
         if spec.name == durability.NAME or find_check(spec).scope != "evidence"
     )
-    return frozenset({LIVENESS, *checks})
+    return frozenset({LIVENESS, *BY_CLIENTS, *checks})

@@ -5,13 +5,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from checkers.invariants.answers import ANSWERS, BUFFER
+from checkers.invariants.answers import ANSWERS, BUFFER, BY_CLIENTS
 from cluster.node.controller.apis.write_apis import error_response
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import UpdateFeaturesRequest
+from harness.plan.document import from_document
 from harness.sim.answer_sight import AnswerWatch
+from harness.sim.runner import run
 from tests.checkers.invariants.watching import QUIET, broken, broken_by, found_in
 from workloads.data.wrong_requests import WRONG, errors_of, has_rows
+
+
+def partition(leader, **fields):
+    """An answer to Metadata about t-0, as three brokers are there, or as is given."""
+    every = {"isr": [1, 2, 3], "brokers": [1, 2, 3], "replicas": [1, 2, 3]}
+    of = {"name": "t-0", "topic_id": "A", "index": 0, "leader_epoch": 4}
+    return {**every, **of, "leader": leader, **fields}
 
 
 @pytest.mark.parametrize(
@@ -155,6 +164,48 @@ def test_no_two_producers_get_one_id(number, found):
     assert broken_by(*given, among=ANSWERS) == found
 
 
+BROKERS = [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "brokers", "found"),
+    [
+        (1, [1, 2], BROKERS, []),
+        (-1, [3], [1, 2], []),
+        (-1, [], BROKERS, []),
+        (3, [1, 2], BROKERS, ["metadata-answered"]),
+        (1, [1, 3], [1, 2], ["metadata-answered"]),
+        (3, [3], [1, 2], ["metadata-answered"]),
+        (-1, [2, 3], [1], ["metadata-answered"]),
+        (1, [1, 1], BROKERS, ["metadata-answered"]),
+        (4, [4], [1, 4], ["metadata-answered"]),
+    ],
+    ids=[
+        *("led", "the last in sync is fenced, and does not lead", "nobody is in sync"),
+        *("a leader that is not in sync", "a fenced one in sync", "a fenced leader"),
+        *("two fenced ones in sync", "one twice", "one that is no replica"),
+    ],
+)
+def test_what_metadata_says_of_partitions_and_of_brokers_fits(leader, isr, brokers, found):
+    assert broken("metadata-answer", **partition(leader, isr=isr, brokers=brokers)) == found
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [
+        (partition(2), ["metadata-answered"]),
+        (partition(-1, isr=[1]), ["metadata-answered"]),
+        (partition(2, leader_epoch=5), []),
+        (partition(2, topic_id="B"), []),
+        (partition(2, index=1), []),
+    ],
+    ids=["two leaders", "a leader and none", "the next epoch", "a topic made anew", "another"],
+)
+def test_a_leader_epoch_has_one_leader_whoever_answers(other, found):
+    answers = (("n1", "metadata-answer", partition(1)), ("n2", "metadata-answer", other))
+    assert broken_by(*answers, among=ANSWERS) == found
+
+
 ID_TWICE = ("unknown_topic_or_partition",), ("invalid_request",)
 
 
@@ -288,3 +339,16 @@ def test_every_wrong_request_is_refused_for_a_reason_of_its_own():
 )
 def test_worlds_find_wrong_answers_and_accuse_no_correct_node(document, mutant, found):
     assert found_in(document, mutant) == found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mutant", "found"), [("M41E", "metadata-answered"), (None, None)])
+def test_clients_see_by_metadata_alone_that_a_fenced_broker_leads(mutant, found):
+    killed = {"kind": "kill", "targets": "node:n2", "for_ms": 3_000}
+    document = {
+        **LOG,
+        "node_settings": {**LOG["node_settings"], "broker.session.timeout.ms": 1_000},
+        "schedule": [{"at_ms": 1_500, "steps": [killed]}],
+    }
+    _, result = run(from_document({**document, "mutant": mutant}), BY_CLIENTS)
+    assert result.property == found

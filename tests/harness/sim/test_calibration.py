@@ -73,7 +73,7 @@ def test_a_mutant_is_found_in_the_world_that_the_true_node_passes():
 @pytest.mark.usefixtures("short_worlds")
 def test_what_clients_see_is_heeded_alone(monkeypatch):
     asked = frozenset().union(*(trial._blackbox(draw(seed)) for seed in range(20)))
-    assert {"linearizable", "durability", "log"} <= asked
+    assert {"linearizable", "durability", "log", "metadata-answered"} <= asked
     assert not asked & {"majority-durable", "isr", "replica-logs", "records"}
     monkeypatch.setattr(trial, "_blackbox", lambda _: frozenset({"majority-durable"}))
     both = try_mutant("M15", 0, SHORT_S)
