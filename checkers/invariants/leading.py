@@ -31,13 +31,16 @@ class LedAlone(Invariant):
     beginning of a period that the other's Fetch ended just in time: so a correct leader appends for
     up to two time-outs after it last heard of both, and no longer. A change of voters may ask for
     one more of them, and does not end the period. A node that was stopped takes up what waited for
-    it before it looks at its clock: so a Fetch after a silence counts for a majority. A stored run
-    is judged by `checkers.nodes.leader_age`, where a Fetch counts from when it was sent.
+    it before it looks at its clock: so a Fetch after a silence counts for a majority, and so does
+    the end of a long sync where the node waits for its disk. A stored run is judged by
+    `checkers.nodes.leader_age`, where a Fetch counts from when it was sent.
     """
 
     name = leader_age.NAME
     source = "KIP-595, check quorum; KAFKA-15489"
-    reads = frozenset({"start", "start.check_quorum_timeout_ms", "voters", "state", "append"})
+    reads = frozenset(
+        {"start", "start.check_quorum_timeout_ms", "voters", "state", "append", "flush"}
+    )
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
@@ -64,10 +67,18 @@ class LedAlone(Invariant):
         term = self._terms.get(node)
         if term is None or fields["epoch"] != term.epoch:
             return
+        self._heard_ms[node, fields["sender"]] = self._end_silence(node, term)
+
+    def on_flush(self, node: str, fields: Fields) -> None:
+        if node in self._terms and self.sight.waits_for_disk(node):
+            self._end_silence(node, self._terms[node])
+
+    def _end_silence(self, node: str, term: Term) -> float:
         now_ms = self.sight.monotonic_ms(node)
         if now_ms - self._seen_ms.get(node, now_ms) > _SILENCE * self.quorum.timeouts_ms[node]:
             term.since = now_ms
-        self._heard_ms[node, fields["sender"]] = self._seen_ms[node] = now_ms
+        self._seen_ms[node] = now_ms
+        return now_ms
 
     def on_append(self, node: str, fields: Fields) -> Broken | None:
         term = self._terms.get(node)

@@ -67,6 +67,9 @@ class Sight(Protocol):
     def monotonic_ms(self, node: str) -> float:
         """What the node's monotonic clock shows."""
 
+    def waits_for_disk(self, node: str) -> bool:
+        """Whether the node does nothing else while it syncs, as Kafka's raft thread."""
+
     def is_written(self, node: str) -> bool:
         """Whether the node waits for nothing that it asked of its disk."""
 

@@ -388,6 +388,10 @@ class WorldSight:
         self._latest_ms[at] = max(float(clock.wall_ms()), self._latest_ms.get(at, 0.0))
         return self._latest_ms[at]
 
+    def waits_for_disk(self, node: str) -> bool:
+        """Whether the node does nothing else while it syncs."""
+        return isinstance(self._nodes[node].process, KafkaProcess)
+
     def is_written(self, node: str) -> bool:
         """Whether the node waits for nothing that it asked of its disk."""
         return self._nodes[node].disk.is_idle

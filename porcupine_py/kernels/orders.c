@@ -7,34 +7,6 @@
 
 #include <stdlib.h>
 
-/* Moves for each element, and of one, beyond which insertion is not the right way to sort. */
-enum { MOVES_EACH = 96, FAR = 4096 };
-
-/* Write the stable order of keys that are nearly sorted; false when they are not. `ordered`: room for
-   as many keys. */
-EXPORT bool nearly_sorted(const int64_t *keys, int64_t count, int64_t *order, int64_t *ordered)
-{
-    int64_t moves = 0;
-    for (int64_t i = 0; i < count; i++) {
-        int64_t key = keys[i], j = i;
-        while (j > 0 && ordered[j - 1] > key) {
-            ordered[j] = ordered[j - 1];
-            order[j] = order[j - 1];
-            j--;
-            if (i - j > FAR) {
-                return false;
-            }
-        }
-        ordered[j] = key;
-        order[j] = i;
-        moves += i - j;
-        if (moves > MOVES_EACH * (i + 1000)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* When a value went in, or came out: not before `from`, not after `by`; and the orders of these. */
 struct spans {
     const int64_t *from, *by, *by_from, *by_by;

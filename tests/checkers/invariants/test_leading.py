@@ -20,6 +20,7 @@ class Host:
 
     now_ms = 0.0
     disk_is_idle = True
+    disk_stops_it = False
     known: Term | None = Term({}, {}, 0)
     is_asked = False
 
@@ -34,6 +35,9 @@ class Host:
 
     def monotonic_ms(self, node):
         return self.now_ms
+
+    def waits_for_disk(self, node):
+        return self.disk_stops_it
 
     def is_written(self, node):
         return self.disk_is_idle
@@ -124,6 +128,20 @@ def test_a_leader_may_go_on_for_two_time_outs_after_a_majority_fetched(events, f
     leader that removes itself needs both of the others from then on.
     """
     assert judged(*events) == found
+
+
+@pytest.mark.parametrize(("stops", "found"), [(True, []), (False, ["led-alone"])])
+def test_a_leader_that_waits_for_its_disk_is_stopped_meanwhile(monkeypatch, stops, found):
+    monkeypatch.setattr(Host, "disk_stops_it", stops)
+    flushed = (700.0, "n1", "flush", {"end_offset": 6})
+    assert judged(*OF_THREE, led(10), flushed, led(701)) == found
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_short_syncs_excuse_no_leader(monkeypatch, stops):
+    monkeypatch.setattr(Host, "disk_stops_it", stops)
+    syncs = [(float(at_ms), "n1", "flush", {"end_offset": 6}) for at_ms in range(30, 700, 30)]
+    assert judged(*OF_THREE, led(10), *syncs, led(701)) == ["led-alone"]
 
 
 FOLLOWS = (0.0, *state("n1", 2, leader=2))
