@@ -26,7 +26,8 @@ majority was heard of, and says who leads (DescribeQuorum). So accused is who an
 again with little time between, that it leads the earlier epoch,
 
 - a first and a second time after the majority had left it: what came before is taken by then,
-- and for more than a time-out and `ANSWERS_SLACK_MS` from the second time on.
+- and for more than a time-out and `ANSWERS_SLACK_MS` from the second time on; for two time-outs
+  of five voters and more, where one that has not left may end a period, late, that another began.
 
 A pause or a stall is a gap between answers, after which they are counted anew. Left out are runs in
 which voters changed, as then majorities need not have a voter in common, and nodes whose clock the
@@ -55,6 +56,8 @@ THROTTLED_MS = 5_000.0
 _APPENDS_MIN = 3
 ANSWERS_SLACK_MS = 500.0
 """For the way of a message to a node that answers all the time."""
+_MANY = 5
+"""Voters of which a majority may be gone and one may fetch on."""
 _GAP_MS = 1_200.0
 """Answers that are further apart leave room for a pause."""
 
@@ -162,7 +165,8 @@ def leaders_by_their_word(evidence: Evidence, events: Sequence[Event]) -> list[A
         if left_ns is None or not timeouts_ms:
             continue
         said = [note for note in notes if note.time_ns - _took_ns(note) > left_ns]
-        late = _first_late(said, max(timeouts_ms) + ANSWERS_SLACK_MS, events)
+        periods = 1 if len(voters) < _MANY else 2
+        late = _first_late(said, periods * max(timeouts_ms) + ANSWERS_SLACK_MS, events)
         if late is not None and not _has_touched_clock(events, node, late.time_ns):
             explanation = (
                 f"{node} still said that it leads epoch {epoch} "

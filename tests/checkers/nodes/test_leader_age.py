@@ -209,14 +209,17 @@ def every(step_s: float, begin_s: float, end_s: float) -> list[float]:
     return [begin_s + step_s * n for n in range(int((end_s - begin_s) / step_s) + 1)]
 
 
-def deposed(*happened: Event, changed: bool = False) -> set[str]:
-    """n1 leads epoch 1; n2 begins epoch 2 at 8 s, and n3 votes for it at 10 s."""
+def deposed(*happened: Event, changed: bool = False, of_five: bool = False) -> set[str]:
+    """n1 leads epoch 1; n2 begins epoch 2 at 8 s, and n3, of five n5 as well, votes at 10 s."""
     clock = {"name": "start", "clock": "boot", "origin_ns": 0, "run": "r"}
+    ids = (1, 2, 3, 4, 5) if of_five else (1, 2, 3)
     traces = [
-        events("n1", start("n1"), voters(1, 2, 3), state(0.9, "n1", 1)),
-        events("n2", start("n2"), voters(1, 2, 3), state(8.0, "n2", 2, epoch=2)),
-        events("n3", start("n3"), voters(*(1, 2, 3)[changed:]), state(10.0, "n3", 2, epoch=2)),
+        events("n1", start("n1"), voters(*ids), state(0.9, "n1", 1)),
+        events("n2", start("n2"), voters(*ids), state(8.0, "n2", 2, epoch=2)),
+        events("n3", start("n3"), voters(*ids[changed:]), state(10.0, "n3", 2, epoch=2)),
     ]
+    if of_five:
+        traces.append(events("n5", start("n5"), voters(*ids), state(10.0, "n5", 2, epoch=2)))
     in_order = sorted(happened, key=lambda event: event.time_ns)
     run = run_of(*traces, happened=(note(0.0, "phase", clock), *in_order))
     evidence = with_evidence(run, run_clock=run_clock(run.notes)).evidence
@@ -239,6 +242,11 @@ def test_who_says_for_too_long_that_it_leads_an_earlier_epoch_is_reported():
 )
 def test_a_deposed_leader_may_say_so_for_a_while(times_s):
     assert deposed(*said(*times_s)) == set()
+
+
+@pytest.mark.parametrize(("end_s", "found"), [(13.0, set()), (15.0, {"led-alone"})])
+def test_of_five_one_that_stays_may_end_a_period_that_another_began(end_s, found):
+    assert deposed(*said(*every(0.3, 10.2, end_s)), of_five=True) == found
 
 
 @pytest.mark.parametrize(
