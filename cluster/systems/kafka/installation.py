@@ -188,7 +188,11 @@ def home_of(version: str) -> Path | None:
 def raft_libraries(release: str) -> tuple[Path, ...] | None:
     """Return a fetched release's or folder's raft jars; None without. Raises SettingError."""
     if os.sep in release:
-        return _raft_jars(Path(release).absolute())
+        jars = _raft_jars(Path(release).absolute())
+        for jar in jars:
+            if not zipfile.is_zipfile(jar):
+                raise SettingError(f"{jar}: it cannot be read, or is no whole jar file")
+        return jars
     for name in (RAFT.format(checked_version(release)), release):
         home = cache_folder() / name
         if (home / DIGESTS).is_file():

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -325,11 +326,24 @@ def test_a_patched_build_fails_where_the_release_passes(tmp_path):
         replace(plan, system_options={**plan.system_options, "version": VERSION})
     ).verdict is (Status.PASS)
     assert kraftprobe("gate", batch).exit_code == 1
-    (build / "libs" / f"kafka-raft-{VERSION}.jar").write_bytes(b"compiled anew")
+    with zipfile.ZipFile(build / "libs" / f"kafka-raft-{VERSION}.jar", "a") as jar:
+        jar.writestr("compiled", "anew")
     again, gated = batch_of(build, batch), kraftprobe("gate", batch)
     assert (again.exit_code, gated.exit_code) == (2, 3)
     assert "holds another batch" in again.stderr
     assert f"its seeds ran {{'kafka-raft': '{ran}'}}, and here is" in gated.stdout
+
+
+def test_a_build_with_a_torn_jar_is_refused_before_its_batch_begins(tmp_path):
+    (tmp_path / "libs").mkdir()
+    for jar in raft_jars(VERSION):
+        (tmp_path / "libs" / jar.name).write_bytes(jar.read_bytes()[:10_000])
+
+    result = batch_of(tmp_path, tmp_path / "batch")
+
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "no whole jar file" in result.stderr
+    assert not (tmp_path / "batch").exists()
 
 
 @pytest.mark.parametrize(
