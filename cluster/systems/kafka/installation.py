@@ -186,7 +186,10 @@ def home_of(version: str) -> Path | None:
 
 
 def raft_libraries(release: str) -> tuple[Path, ...] | None:
-    """Return a fetched release's or folder's raft jars; None without. Raises SettingError."""
+    """Return the jar files of the raft module of a release, or of the build in a folder.
+
+    None: that release was not fetched, alone or whole. Raises SettingError.
+    """
     if os.sep in release:
         jars = _raft_jars(Path(release).absolute())
         for jar in jars:

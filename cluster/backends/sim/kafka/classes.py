@@ -73,7 +73,10 @@ def generation(release: str) -> str:
 def java_command(
     release: str, patched: Path | None = None, say: Say = lambda _: None
 ) -> tuple[str, ...]:
-    """Return a release's driver command; `patched`: own classes. FetchError, SettingError."""
+    """Return the command that runs the driver for a release, whose jars are fetched if need be.
+
+    `patched`: a folder of classes that take the place of Kafka's. Raises FetchError, SettingError.
+    """
     libraries = raft_libraries(release) or _fetch(release, say)
     path = [JARS / f"{generation(release)}.jar", *libraries]
     if patched is not None:
