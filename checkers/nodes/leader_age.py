@@ -29,8 +29,10 @@ again with little time between, that it leads the earlier epoch,
 - and for more than a time-out and `ANSWERS_SLACK_MS` from the second time on; for two time-outs
   of five voters and more, where one that has not left may end a period, late, that another began.
 
-A pause or a stall is a gap between answers, after which they are counted anew. Left out are runs in
-which voters changed, as then majorities need not have a voter in common, and nodes whose clock the
+A pause or a stall is a gap between answers, after which they are counted anew; so is the time after
+the heal of a partition, in which Fetches arrive that were sent before it. Left out are nodes that
+trace appends, as ours say what they are while a later epoch waits for a slow disk; runs in which
+voters changed, as then majorities need not have a voter in common; and nodes whose clock the
 nemesis had touched: Kafka's time-outs are by the wall clock (docs/findings/clock-set-back.md).
 """
 
@@ -52,7 +54,7 @@ SLACK_MS = 1_000.0
 """For scheduling and the way of a message on a busy machine."""
 CLOCKS = frozenset({"clock-jump", "clock-skew", "clock-drift", "clock-strobe", "timer-rate"})
 THROTTLED_MS = 5_000.0
-"""How late a message may be behind a full queue."""
+"""How late a message may be behind a full queue, or after a partition."""
 _APPENDS_MIN = 3
 ANSWERS_SLACK_MS = 500.0
 """For the way of a message to a node that answers all the time."""
@@ -159,10 +161,10 @@ def leaders_by_their_word(evidence: Evidence, events: Sequence[Event]) -> list[A
         answers[str(note.value["node"]), int(note.value["epoch"])].append(note)
     found: list[Anomaly] = []
     for (node, epoch), notes in answers.items():
-        starts = _starts(evidence.traces.get(node, ()))
-        timeouts_ms = [start.timeout_ms for start in starts if start is not None]
+        trace = evidence.traces.get(node, ())
+        timeouts_ms = [start.timeout_ms for start in _starts(trace) if start is not None]
         left_ns = _majority_left_ns(evidence, voters, epoch)
-        if left_ns is None or not timeouts_ms:
+        if left_ns is None or not timeouts_ms or any(event.event == "append" for event in trace):
             continue
         said = [note for note in notes if note.time_ns - _took_ns(note) > left_ns]
         periods = 1 if len(voters) < _MANY else 2
@@ -192,10 +194,14 @@ def _majority_left_ns(evidence: Evidence, voters: Collection[str], epoch: int) -
 
 def _first_late(said: Sequence[Event], limit_ms: float, events: Sequence[Event]) -> Event | None:
     """Return the first answer that comes too late after the second of those without a gap."""
+    heals_ns = [n.time_ns for n in statements(events, "partition") if n.value.get("phase") == "heal"]
     row: list[Event] = []
     for note in said:
         if row and note.time_ns - row[-1].time_ns > _GAP_MS * 1e6:
             row = []
+        if any(0 <= note.time_ns - at_ns < THROTTLED_MS * 1e6 for at_ns in heals_ns):
+            row = []
+            continue
         row.append(note)
         if len(row) < _APPENDS_MIN:
             continue

@@ -35,13 +35,17 @@ def version() -> str:
 
 @pytest.mark.cluster
 def test_real_kafka_passes_a_campaign_and_a_lost_topic_is_found(version: str, tmp_path: Path):
-    more = f"ARGS=--workload set --duration 25 --rate 40 --seed 1 --runs {tmp_path}"
-    command = ["make", "kafka", f"KAFKA={version}", more]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    for duration_s in (25, 60, 120):  # in which a busy machine may serve too little
+        runs = tmp_path / str(duration_s)
+        more = f"ARGS=--workload set --duration {duration_s} --rate 40 --seed 1 --runs {runs}"
+        command = ["make", "kafka", f"KAFKA={version}", more]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        [folder] = (runs / "quick").iterdir()
+        results = RunStore(folder).read_results()
+        if results.status is not Status.UNDER_EXERCISED:
+            break
     assert done.returncode == 0, done.stderr
-    [folder] = (tmp_path / "quick").iterdir()
     store = RunStore(folder)
-    results = store.read_results()
     by_name = {check.checker: check for check in results.checks}
     assert {check.status for check in results.checks} == {Status.PASS}
     assert by_name["log-agreement"].statistics["records"] > 100

@@ -60,7 +60,7 @@ class Probes:
         self._listening = asyncio.Lock()
         self._seen: dict[int, list[tuple[int, int]]] = {}
         self._sent_ns: dict[int, dict[int, int]] = {}
-        self._answers: dict[int, list[tuple[int, float]]] = {}
+        self._answers: dict[int, list[tuple[int, float, float]]] = {}
         self._news = asyncio.Event()
 
     def on_arrival(self, probe: int, sequence: int) -> None:
@@ -73,10 +73,11 @@ class Probes:
 
     def on_answer(self, probe: int, sequence: int) -> None:
         """Note the answer to a packet of ours."""
-        sent_ns = self._sent_ns.get(probe, {}).get(sequence)
-        if sent_ns is not None:
-            round_trip_ms = (time.monotonic_ns() - sent_ns) / 1e6
-            self._answers[probe].append((sequence, round_trip_ms))
+        sent_ns = self._sent_ns.get(probe, {})
+        if sequence in sent_ns:
+            now_ns = time.monotonic_ns()
+            times_ms = (now_ns - sent_ns[sequence]) / 1e6, (now_ns - sent_ns[0]) / 1e6
+            self._answers[probe].append((sequence, *times_ms))
 
     def close(self) -> None:
         """Give the port back."""
@@ -120,7 +121,8 @@ class Probes:
         """Send datagrams to another agent: {to, probe, count, gap_ms, from_port, size, linger_ms}.
 
         From the agent's own port, or (`from_port` 0) from a fresh one. {answers}: [sequence, round
-        trip in ms], a little after the last packet, or once it is stopped.
+        trip in ms, ms since the first was sent], a little after the last packet, or once it is
+        stopped.
         """
         request = asked.fields
         probe = request["probe"]

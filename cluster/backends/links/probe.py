@@ -90,7 +90,8 @@ class LinkProber:
             sent=count,
             sequences=tuple(int(sequence) for sequence, _ in seen),
             at_ms=tuple(at / 1000 for _, at in seen),
-            round_trips_ms=tuple(float(trip) for _, trip in answer.fields["answers"]),
+            round_trips_ms=tuple(float(trip) for _, trip, _ in answer.fields["answers"]),
+            took_ms=max((float(at_ms) for *_, at_ms in answer.fields["answers"]), default=0.0),
         )
 
     async def shape(self, link: Link, expected: LinkShape, back: LinkShape) -> ShapeMeasure:
@@ -105,7 +106,8 @@ class LinkProber:
             count = int(min(PROBES, max(8, expected.rate_kbit_s * 1000 * _BURST_S / bits)))
             wire_ms = count * bits / expected.rate_kbit_s
             burst = await self.arrivals(link, count, 0.0, linger_ms + wire_ms, _LARGE_BYTES)
-            rate = burst.rate_kbit_s(_LARGE_BYTES + _HEADERS_BYTES)
+            least_ms = sum(max(0.0, way.delay_ms - way.jitter_ms) for way in (expected, back))
+            rate = burst.rate_kbit_s(_LARGE_BYTES + _HEADERS_BYTES, least_ms)
             return measure_of(burst, rate)
         count = probes_for(expected)
         # Packets close to one another share their jitter, as none overtakes another.
@@ -152,6 +154,8 @@ class Arrivals:
     """When each arrived, after the first."""
     round_trips_ms: tuple[float, ...]
     """Of the packets that were answered."""
+    took_ms: float
+    """From when the first was sent until the last answer was there; 0 without one."""
 
     @property
     def lost(self) -> float:
@@ -172,11 +176,16 @@ class Arrivals:
             earliest = min(earliest, sequence)
         return ahead / self.sent
 
-    def rate_kbit_s(self, size_bytes: int) -> float | None:
-        """Bits that arrived between the first packet and the last, by time."""
-        if len(self.at_ms) < 2 or self.at_ms[-1] <= 0:
-            return None
-        return (len(self.at_ms) - 1) * size_bytes * 8 / self.at_ms[-1]
+    def rate_kbit_s(self, size_bytes: int, travel_ms: float) -> float | None:
+        """Bits that arrived by time: the lower of two measures, as each may be too high.
+
+        Between two arrivals, of which the first may be late on a busy machine; and from when the
+        first was sent until the last answer came, which may be lost. `travel_ms`: least time of a
+        packet and its answer beside the wire's.
+        """
+        bits, packets = size_bytes * 8, len(set(self.sequences))
+        spans = (packets - 1, max(self.at_ms, default=0.0)), (packets, self.took_ms - travel_ms)
+        return min((count * bits / ms for count, ms in spans if count > 0 and ms > 0), default=None)
 
 
 def probes_for(expected: LinkShape) -> int:

@@ -209,12 +209,16 @@ def every(step_s: float, begin_s: float, end_s: float) -> list[float]:
     return [begin_s + step_s * n for n in range(int((end_s - begin_s) / step_s) + 1)]
 
 
-def deposed(*happened: Event, changed: bool = False, of_five: bool = False) -> set[str]:
+def deposed(
+    *happened: Event, changed: bool = False, of_five: bool = False, appends: bool = False
+) -> set[str]:
     """n1 leads epoch 1; n2 begins epoch 2 at 8 s, and n3, of five n5 as well, votes at 10 s."""
     clock = {"name": "start", "clock": "boot", "origin_ns": 0, "run": "r"}
     ids = (1, 2, 3, 4, 5) if of_five else (1, 2, 3)
     traces = [
-        events("n1", start("n1"), voters(*ids), state(0.9, "n1", 1)),
+        leader(appends_until_s=5, ids=ids)
+        if appends
+        else events("n1", start("n1"), voters(*ids), state(0.9, "n1", 1)),
         events("n2", start("n2"), voters(*ids), state(8.0, "n2", 2, epoch=2)),
         events("n3", start("n3"), voters(*ids[changed:]), state(10.0, "n3", 2, epoch=2)),
     ]
@@ -260,6 +264,16 @@ def test_a_clock_that_was_touched_and_late_messages_excuse_it(f, value):
     answers = said(*every(0.3, 10.2, 13.0))
     assert deposed(note(9.0, f, value), *answers) == set()
     assert deposed(*answers, note(14.0, f, value)) == {"led-alone"}
+
+
+def test_a_node_that_traces_appends_may_say_so_while_a_later_epoch_waits_for_its_disk():
+    assert deposed(*said(*every(0.3, 10.2, 13.0)), appends=True) == set()
+
+
+@pytest.mark.parametrize(("healed_s", "found"), [(9.0, {"led-alone"}), (11.0, set())])
+def test_a_fetch_sent_before_a_partition_may_arrive_after_its_heal(healed_s, found):
+    heal = note(healed_s, "partition", {"phase": "heal", "targets": ["n1"]})
+    assert deposed(heal, *said(*every(0.3, 10.2, 17.0))) == found
 
 
 def test_majorities_of_changed_voters_need_not_meet():

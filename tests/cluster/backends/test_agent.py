@@ -214,7 +214,7 @@ async def test_a_probe_is_counted_where_it_arrives_until_it_is_stopped(agent: Ch
     await agent.call("listen", address="127.0.0.1", port=port)
     packets = {"to": ["127.0.0.1", port], "gap_ms": 1, "size": 64, "from_port": 0}
     sent = await agent.call("send", probe=1, count=3, linger_ms=1_000, **packets)
-    assert [sequence for sequence, _ in sent.fields["answers"]] == [0, 1, 2]
+    assert [sequence for sequence, *_ in sent.fields["answers"]] == [0, 1, 2]
     seen = (await agent.call("seen", probe=1, wait_ms=0)).fields["seen"]
     assert [sequence for sequence, _ in seen] == [0, 1, 2]
     endless = asyncio.ensure_future(

@@ -92,11 +92,28 @@ def test_a_jittered_delay_is_judged_by_what_chance_does_to_a_median():
 
 
 def test_a_probe_counts_what_was_lost_repeated_and_overtook():
-    arrivals = Arrivals(5, (0, 2, 1, 1, 4), (0.0, 1.0, 2.0, 3.0, 4.0), ())
+    arrivals = Arrivals(5, (0, 2, 1, 1, 4), (0.0, 1.0, 2.0, 3.0, 4.0), (), 0.0)
     assert arrivals.lost == pytest.approx(0.2)
     assert arrivals.duplicated == pytest.approx(0.2)
     assert arrivals.overtaking == pytest.approx(0.2), "2 came before 1"
-    assert arrivals.rate_kbit_s(1000) == pytest.approx(4 * 8000 / 4)
+    assert arrivals.rate_kbit_s(1000, 0.0) == pytest.approx(3 * 8000 / 4)
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "took_ms", "packets", "ms"),
+    [
+        ((0.0, 0.0, 0.0, 10.0, 20.0), 54.0, 5, 50.0),  # the first was 30 ms late
+        ((0.0, 10.0, 20.0, 30.0, 40.0), 14.0, 4, 40.0),  # all answers but the first were lost
+        ((0.0, 0.0, 0.0, 0.0, 0.0), 0.0, None, 0.0),
+    ],
+)
+def test_the_rate_of_a_link_is_that_of_the_wire_though_packets_come_late(
+    at_ms, took_ms, packets, ms
+):
+    """Packets of 1000 bytes on a wire that carries one in 10 ms; 4 ms are for their travel."""
+    arrivals = Arrivals(5, (0, 1, 2, 3, 4), at_ms, (), took_ms)
+    rate = None if packets is None else pytest.approx(packets * 8000 / ms)
+    assert arrivals.rate_kbit_s(1000, 4.0) == rate
 
 
 def test_a_wire_with_a_rate_carries_one_packet_after_the_other_and_drops_a_long_backlog():
