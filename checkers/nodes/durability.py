@@ -2,7 +2,8 @@
 
 Judged is the final read of each node, taken after healing, when everything acknowledged must have
 been replayed, by the workload's rule of real time (`checkers.evidence.final_states`). An
-indeterminate operation may be there or not, but two nodes at the same committed offset must agree.
+indeterminate operation may be there or not, but two nodes at the same committed offset must agree,
+unless the log has it behind the sentinel: it came as they were read (check `records` judges each).
 Each rule is necessary, not sufficient: it reports no correct system, and what it lets pass because
 operations were concurrent is left to linearizability and log agreement.
 
@@ -33,6 +34,7 @@ from checkers.evidence.final_states import (
 )
 from checkers.history import EventType, Operation
 from checkers.history.recorded import Recorded, tally
+from checkers.nodes.records import changed_since
 from checkers.run_input import RunInput, asked_for
 from checkers.verdict import Anomaly, CheckResult, Status, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -94,7 +96,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
                 found[node, key] = {**wrong, "node": node, "key": key, "explanation": explanation}
     order = {node: place for place, node in enumerate(finals)}
     anomalies = [found[place] for place in sorted(found, key=lambda at: (order[at[0]], at[1]))]
-    anomalies += _disagreements(evidence, state_of)
+    anomalies += _disagreements(evidence, state_of, prefix)
     lacking = frozenset[str]() if run.extent.closed else _NOT_OF_A_PREFIX[workload]
     doubts = [anomaly for anomaly in anomalies if anomaly["kind"] in lacking]
     anomalies = [anomaly for anomaly in anomalies if anomaly["kind"] not in lacking]
@@ -143,7 +145,7 @@ def _state_reader(workload: str, prefix: str) -> Callable[[FinalRead], dict[str,
 
 
 def _disagreements(
-    evidence: Evidence, state_of: Callable[[FinalRead], dict[str, Any]]
+    evidence: Evidence, state_of: Callable[[FinalRead], dict[str, Any]], prefix: str
 ) -> list[Anomaly]:
     """Compare each node with the first one that was read at the same committed offset."""
     first: dict[int, tuple[str, dict[str, Any]]] = {}
@@ -151,12 +153,14 @@ def _disagreements(
     for node, read in _reads(evidence):
         state = state_of(read)
         other, other_state = first.setdefault(read.high_watermark, (node, state))
-        for key in sorted({*state, *other_state}):
-            here, there = state.get(key), other_state.get(key)
-            if here != there:
+        unlike = {key for key in {*state, *other_state} if state.get(key) != other_state.get(key)}
+        changed = changed_since(evidence, read) if unlike else frozenset()
+        for key in sorted(unlike):
+            if changed.isdisjoint({key, f"{prefix}{key}"}):
                 explanation = (
-                    f"{key!r} is {_text(there)} on {other} and {_text(here)} on {node}, both "
-                    f"read at committed offset {read.high_watermark}"
+                    f"{key!r} is {_text(other_state.get(key))} on {other} and "
+                    f"{_text(state.get(key))} on {node}, both read at committed offset "
+                    f"{read.high_watermark}"
                 )
                 found.append(anomaly("divergent", explanation, key=key, nodes=[other, node]))
     return found

@@ -176,6 +176,20 @@ def _final_reads(
                 yield anomaly("read-differs", said, node=node, key=name[1])
 
 
+def changed_since(evidence: Evidence, read: FinalRead) -> frozenset[str]:
+    """Name the cells and topics that the log changes behind the sentinel that a read shows.
+
+    A request that its client has given up may come so late.
+    """
+    log = newest_records(evidence)
+    known = beginning(evidence, log) if log else None
+    if known is None:
+        return frozenset()
+    states = _States(known[1], image_of(known[0].records))
+    since = states.since(_sentinel_offset(known[1], read))
+    return frozenset(name for (_, name), found in since.items() if len({*found}) > 1)
+
+
 def _reads_gone(run: RunInput) -> list[str]:
     """Name the nodes that were read in the end, by the journal, and of which no read is there."""
     notes = statements(run.notes, FINAL_READS)

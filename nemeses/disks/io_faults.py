@@ -8,6 +8,7 @@ that fsync should have kept is gone, and no later fsync brings it back.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -203,17 +204,17 @@ async def _until_hit(view: View, node: str, kind: DiskFault, incarnation: int) -
 async def _until_dead(view: View, node: str, incarnation: int) -> bool | None:
     """Whether it ends in time; None where another fault stopped it, so that it could not.
 
-    Another fault may stop it and start it again between two looks at it.
+    Another fault may stop it and start it again between two looks at it. Looks are counted, not
+    time: on a machine that stands still it cannot end either.
     """
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + DEATH_TIMEOUT_S
-    while (state := await view.backend.state(node)) is not NodeState.DEAD:
+    for _ in range(math.ceil(DEATH_TIMEOUT_S / _POLL_S)):
+        state = await view.backend.state(node)
+        if state is NodeState.DEAD:
+            return True
         if state is NodeState.PAUSED or view.backend.incarnation(node) != incarnation:
             return None
-        if loop.time() >= deadline_s:
-            return False
         await asyncio.sleep(_POLL_S)
-    return True
+    return False
 
 
 def detail_of(measure: DiskMeasure) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Pure functions of names, sizes and contents as `Disks.files` and `Disks.read` gi
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -124,7 +125,8 @@ PARTITION = "partition"
 INDEX = "index"
 _OF_DATA = frozenset({PARTITION, INDEX})
 REPAIRED_S = 15.0
-"""How long a node may take after its start until it has opened the logs of its partitions."""
+"""How long a node may take after its start until it has opened the logs of its partitions: so many
+looks, as a machine that stands still lets no node repair anything either."""
 _LOOK_EVERY_S = 0.25
 
 
@@ -173,9 +175,7 @@ class DataDamage(DamageFault):
         if injection.parameters.get("file", LOG) != PARTITION or damage is None or lives.wrong:
             return lives
         path, byte = damage["file"], damage["byte"]
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + REPAIRED_S
-        while loop.time() < deadline_s:
+        for _ in range(math.ceil(REPAIRED_S / _LOOK_EVERY_S)):
             runs = await view.backend.state(node) is NodeState.RUNNING
             if not runs or _is_hindered(view, node, injection):
                 return lives

@@ -98,6 +98,8 @@ class _Streak:
     """High watermark at its beginning ..."""
     fetched: int
     """... and what the node has of the log by now, by its Fetches."""
+    looks: int = 1
+    """Few in all that time show a machine that stood still, and the nodes with it."""
 
     @classmethod
     def extend(
@@ -119,11 +121,12 @@ class _Streak:
         fetched = ends.get(node_id(node), -1)
         if streak is None or (streak.leader, streak.epoch) != (leader, quorum.leader_epoch):
             return cls(leader, quorum.leader_epoch, now_s, quorum.high_watermark, fetched)
-        return replace(streak, fetched=fetched)
+        return replace(streak, fetched=fetched, looks=streak.looks + 1)
 
     def proves(self, now_s: float) -> bool:
         """Whether it is long enough, of a node that fetches what is committed meanwhile."""
-        return now_s - self.since_s >= KNOWN_S and self.fetched > self.mark
+        stood_still = self.looks < KNOWN_S / POLL_S / 10
+        return now_s - self.since_s >= KNOWN_S and self.fetched > self.mark and not stood_still
 
 
 def _must_name(quorum: DescribeQuorumResponse, node: str) -> bool:

@@ -1,6 +1,7 @@
 """Faults over which a node must end itself: what counts as having done so."""
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from cluster.backends.abilities import DiskFault, DiskMeasure
 from cluster.backends.base import BackendError, Death, NodeState
 from nemeses.base import Injection
-from nemeses.disks import damage, io_faults
+from nemeses.disks import damage, io_faults, log_files
 from nemeses.registry import FAULTS
 
 
@@ -90,3 +91,39 @@ def test_a_node_that_another_fault_stopped_and_started_could_not_end_itself():
     injection = verified(node, "disk-error", incarnation=0)
     assert "violations" not in injection.detail
     assert injection.detail["nodes"]["n1"]["ended_itself"] is None
+
+
+def stand_still() -> None:
+    """Stop the harness with the machine, for longer than a node has."""
+    time.sleep(0.4)
+
+
+def test_no_node_can_end_itself_on_a_machine_that_stands_still():
+    class Standing(Node):
+        async def state(self, _node: str) -> NodeState:
+            self.lives, state = 0, self.node_state
+            stand_still()
+            self.node_state = NodeState.DEAD
+            return state
+
+    injection = verified(Standing(), "disk-error", incarnation=0)
+    assert "violations" not in injection.detail
+    assert injection.detail["nodes"]["n1"]["ended_itself"]
+
+
+def test_no_node_can_repair_its_log_on_a_machine_that_stands_still(monkeypatch):
+    looks = []
+
+    async def keeps(*_where: object) -> bool:
+        looks.append(stand_still())
+        return len(looks) < 2
+
+    monkeypatch.setattr(log_files, "REPAIRED_S", 0.3)
+    monkeypatch.setattr(log_files, "_LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(log_files, "_keeps", keeps)
+    detail = {"nodes": {"n1": {"damage": {"file": "t-0/0.log", "byte": 7}}}}
+    parameters = {"file": log_files.PARTITION}
+    damage = Injection("bit-flip", parameters, ("n1",), True, detail, applied=True)
+    node = Node()
+    view = SimpleNamespace(backend=node, active=())
+    assert asyncio.run(FAULTS["bit-flip"].check_gone(view, "n1", damage)).violation is None

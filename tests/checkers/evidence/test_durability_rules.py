@@ -7,7 +7,7 @@ import pytest
 from checkers.history import EventType
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
-from tests.checkers.evidence.run_evidence import NODES, final_reads, good_run
+from tests.checkers.evidence.run_evidence import NODES, final_reads, good_run, record
 from tests.checkers.histories import op, read, write
 
 FAIL = EventType.FAIL
@@ -72,6 +72,31 @@ def test_an_indeterminate_element_may_be_there_or_not_but_on_all_nodes_alike():
     assert split == (Status.FAIL, ["divergent"])
     later = topics("a", "b") | {"high_watermark": 9}
     assert judged("set", operations, later, topics("a"), topics("a")) == PASSED
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("kraftprobe.r.k", PASSED), ("kraftprobe.r.other", (Status.FAIL, ["divergent"]))],
+)
+def test_a_request_that_comes_behind_the_sentinel_may_be_on_one_node_first(name, found):
+    """Its client has given it up, and a starved node takes it up while the nodes are read."""
+    cells = [("kraftprobe.r.k", "a"), ("kraftprobe.sentinel.1", "1"), (name, "b")]
+    configs = {"resourceType": 4, "resourceName": "", "kind": "ConfigRecord"}
+    log = [
+        record("n1", at, name=key, value=text, **configs) for at, (key, text) in enumerate(cells)
+    ]
+    history = on("k", write(0, "a", 0, 1), write(1, "b", 2, None))
+    for served, verdict in (("ab", found), ("aa", PASSED)):
+        reads = {
+            node: {"configs": {"broker:": {"kraftprobe.sentinel.1": "1", "kraftprobe.r.k": value}}}
+            for node, value in zip(NODES, served, strict=False)
+        }
+        run = good_run(
+            operations=history, final_reads=final_reads(**reads), logs=dict.fromkeys(NODES, log)
+        )
+        options = {"workload": "register", "config_prefix": "kraftprobe.r.", "nodes": ["n1", "n2"]}
+        result = run_check(CheckSpec("durability", options), run)
+        assert (result.status, [a["kind"] for a in result.anomalies]) == verdict
 
 
 def test_a_topic_with_a_part_of_its_partitions_is_reported():
