@@ -19,12 +19,15 @@ from cluster.node.runtime.trace import clock_name
 from cluster.systems.kraft import KraftSystem
 from harness.evidence import node_disks
 from harness.plan.document import from_document
+from harness.plan.plan import Plan
 from harness.plan.stored_document import plan_document
 from harness.run.phases import Run, conduct
 from harness.run.recorder import Recorder
+from harness.run.run_to_verdict import starvation
 from results.judge.pipeline import judge
 from results.store.evidence_files import STATE_FILE
 from results.store.run_store import RunStore
+from tests.runs.command import ATTEMPTS
 
 KRAFTPROBE = str(Path(sys.executable).with_name("kraftprobe"))
 PLAN = """
@@ -57,9 +60,25 @@ parameters = { targets = "followers" }
 
 @pytest.mark.cluster
 def test_a_campaign_with_real_network_faults_passes_and_leaves_nothing(tmp_path: Path):
+    """A starved machine may serve too little in this time, or nobody in the end: then again."""
     require_namespaces()
     plan = from_document({**tomllib.loads(PLAN), "campaign": "netns"})
-    store = RunStore.create(tmp_path, plan_document(plan, "run", "kraftprobe run"))
+    for attempt in range(ATTEMPTS):
+        store = perform(plan, tmp_path, f"run-{attempt}")
+        status = (results := judge(store)).status
+        starved = status is Status.UNKNOWN and starvation()
+        if status is not Status.UNDER_EXERCISED and not starved:
+            break
+    found = {check.checker: (check.status, check.summary) for check in results.checks}
+    assert results.status is Status.PASS, "\n".join(map(str, found.items()))
+    assert "faults that bit: delay 1, kill 1, partition 1" in found["exercised"][1]
+    faults = [event for event in store.events() if event.f in ("delay", "partition", "kill")]
+    assert {str(event.type) for event in faults} == {"invoke", "ok"}, faults
+    assert find_leftovers(tmp_path) == []
+
+
+def perform(plan: Plan, runs: Path, name: str) -> RunStore:
+    store = RunStore.create(runs, plan_document(plan, name, "kraftprobe run"))
 
     async def work() -> None:
         nodes = BackendRequest(KraftSystem(), store.folder, plan.nodes, frozenset(), None, print)
@@ -75,13 +94,7 @@ def test_a_campaign_with_real_network_faults_passes_and_leaves_nothing(tmp_path:
             assert problems == []
 
     asyncio.run(work())
-    results = judge(store)
-    found = {check.checker: (check.status, check.summary) for check in results.checks}
-    assert results.status is Status.PASS, "\n".join(map(str, found.items()))
-    assert "faults that bit: delay 1, kill 1, partition 1" in found["exercised"][1]
-    faults = [event for event in store.events() if event.f in ("delay", "partition", "kill")]
-    assert {str(event.type) for event in faults} == {"invoke", "ok"}, faults
-    assert find_leftovers(tmp_path) == []
+    return store
 
 
 @pytest.mark.cluster

@@ -10,16 +10,20 @@ import pytest
 from checkers.verdict import CheckResult, Status
 from results.store.run_store import RunStore
 from tests.kafka_release import release
-from tests.runs.command import kraftprobe
+from tests.runs.command import kraftprobe, until_decided
 
 pytestmark = pytest.mark.slow
 
 
 def ran(tmp_path: Path, *arguments: object) -> tuple[Path, dict[str, CheckResult]]:
     """Run a campaign that has to pass: its folder and checks."""
-    done = kraftprobe("run", *arguments, "--seed", 1, "--runs", tmp_path)
+    done = until_decided(
+        lambda attempt: kraftprobe(
+            "run", *arguments, "--seed", 1, "--runs", tmp_path / str(attempt)
+        )
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    [folder] = (path for campaign in tmp_path.iterdir() for path in campaign.iterdir())
+    folder = max(tmp_path.glob("*/*/*"))
     return folder, {check.checker: check for check in RunStore(folder).read_results().checks}
 
 

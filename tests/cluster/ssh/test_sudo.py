@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.ssh.test_campaigns import faults_verified, start
+from tests.cluster.ssh.test_campaigns import faults_verified, passed
 from tests.cluster.ssh.test_hosts import refusal
 from tests.cluster.ssh.unprivileged import ALLOWED, USER, user_of_hosts, why_no_sudo
 
@@ -22,10 +22,7 @@ def _sudo():
 
 def test_a_campaign_runs_as_a_user_that_may_use_sudo(lab):
     with user_of_hosts(lab, ALLOWED) as changes:
-        process = start(lab, "sudo", lab.inventory("by_sudo.toml", **changes))
-        stdout, stderr = process.communicate(timeout=900)
-        assert process.returncode == 0, stdout + stderr
-        (run,) = (lab.folder / "runs/sudo").iterdir()
+        run = passed(lab, "sudo", lab.inventory("by_sudo.toml", **changes))
         assert faults_verified(run) == {"kill": 1, "partition": 1}
         for node in lab.nodes:
             assert (run / "nodes" / node / "trace.jsonl").stat().st_size > 0
