@@ -194,7 +194,9 @@ def _majority_left_ns(evidence: Evidence, voters: Collection[str], epoch: int) -
 
 def _first_late(said: Sequence[Event], limit_ms: float, events: Sequence[Event]) -> Event | None:
     """Return the first answer that comes too late after the second of those without a gap."""
-    heals_ns = [n.time_ns for n in statements(events, "partition") if n.value.get("phase") == "heal"]
+    heals_ns = [
+        n.time_ns for n in statements(events, "partition") if n.value.get("phase") == "heal"
+    ]
     row: list[Event] = []
     for note in said:
         if row and note.time_ns - row[-1].time_ns > _GAP_MS * 1e6:
