@@ -34,6 +34,7 @@ from harness.sim.swarm.logs import with_logs
 from harness.sim.swarm.losses import with_losses
 from harness.sim.swarm.power import with_power_losses
 from harness.sim.swarm.second_tries import with_second_tries
+from harness.sim.swarm.stale_reads import with_stale_reads
 from harness.sim.swarm.starts import with_starts
 from harness.sim.swarm.topics import with_topics
 from harness.sim.swarm.voters import (
@@ -163,7 +164,8 @@ def _draw(
         damaged = with_damage(cut, unit_ms)
         busy = _with_load(_with_clients(damaged, unit_ms))
         started = with_starts(with_losses(with_topics(busy, unit_ms), unit_ms), unit_ms)
-        asked = with_second_tries(with_administration(started, unit_ms), unit_ms)
+        read = with_stale_reads(with_administration(started, unit_ms), unit_ms)
+        asked = with_second_tries(read, unit_ms)
     else:
         asked = of_kafka(changed, raft, unit_ms)
     every = _with_operations(asked)

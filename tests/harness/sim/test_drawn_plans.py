@@ -86,7 +86,7 @@ def test_worlds_of_brokers_may_wait_for_an_answer_of_the_controller_that_was_los
 
 def test_clients_of_strands_do_what_the_workload_does_with_values_of_their_own():
     plans = [draw(seed) for seed in range(60)]
-    known = {"register": {"write"}, "log": {"send"}, "topics": {"create", "delete"}}
+    known = {"register": {"read", "write"}, "log": {"send"}, "topics": {"create", "delete"}}
     for plan in plans:
         beside = (
             *(MOVE, CONFIGURE, RENEW, DELETE, DESCRIBE, FILL, GROW, PRODUCERS, RESIZE),
@@ -98,7 +98,9 @@ def test_clients_of_strands_do_what_the_workload_does_with_values_of_their_own()
         functions = {step.options["f"] for step in scripted}
         assert functions <= known.get(plan.workload, functions)
         if plan.workload in ("register", "log"):
-            values = [str(step.options["value"]) for step in scripted]
+            values = [
+                str(step.options["value"]) for step in scripted if step.options["f"] != "read"
+            ]
             assert len(values) == len(set(values))
             assert plan.concurrency < 999, "the worker that writes them"
 
@@ -412,7 +414,7 @@ def test_a_log_is_cut_within_a_later_segment_after_an_unclean_election():
         ("M29V", 22, "voters-known"),
         (
             "X:kraft.quorum.control_state:LogHistory.truncate_new:relation:0",
-            22,
+            0,
             "voters-known",
         ),
         ("M30U", 0, "committed-voters"),
