@@ -41,7 +41,7 @@ from harness.signals.blocked_loop import raise_in_blocked_loop
 from harness.terminal.answers import Shown
 from harness.terminal.progress import console_of
 from results.judge.engine import Engine
-from results.report.advice import describe_starvation
+from results.report.advice import describe_starvation, starvation_of
 from results.store.evidence_files import STATE_FILE
 from results.store.model import system_shown
 from results.store.run_store import RunStore
@@ -125,8 +125,9 @@ def _perform(request: Request, store: RunStore) -> int:
         code = judge_and_report(
             store, engine.judge, with_report=request.with_report, shown=request.shown
         )
-    if scarce and code in (EXIT_CODES[Status.UNDER_EXERCISED], EXIT_CODES[Status.UNKNOWN]):
-        display.say(scarce)
+    undecided = code in (EXIT_CODES[Status.UNDER_EXERCISED], EXIT_CODES[Status.UNKNOWN])
+    if undecided and (said := scarce or starvation_of(store.events())):
+        display.say(said)
     return code
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from checkers.evidence.assisted import OPEN_END_NS
@@ -28,16 +28,27 @@ _UNREAD = (
 
 STARVED_LOAD = 2.0
 """Load average for each processor from which operations are likely to have waited for one."""
+STARVED_MS = 1_000.0
+"""Of the harness's own loop: no load shows a quota of processor time, or a stolen one."""
+_STARVED = (
+    "the machine was starved: {}; repeat the run where others leave it more, or at a lower --rate"
+)
 
 
-def describe_starvation(load: float, processors: int) -> str:
-    """Say that processors of this machine were scarce in the last minute; empty if not."""
-    if load < STARVED_LOAD * processors:
-        return ""
-    return (
-        f"the machine was starved: in the last minute {load:.1f} processes wanted its {processors} "
-        "processors; repeat the run where others leave it more, or at a lower --rate"
-    )
+def describe_starvation(load: float, processors: int, late_ms: float = 0.0) -> str:
+    """Say that this machine, or its last minute, was short of processor time; empty if not."""
+    if load >= STARVED_LOAD * processors:
+        return _STARVED.format(
+            f"in the last minute {load:.1f} processes wanted its {processors} processors"
+        )
+    if late_ms >= STARVED_MS:
+        return _STARVED.format(f"the harness stood still for {late_ms / 1e3:.1f} s")
+    return ""
+
+
+def starvation_of(notes: Iterable[Event]) -> str:
+    """Say it of a run, by what the harness journaled of itself; empty if nothing shows it."""
+    return next(filter(None, map(_describe_note, notes)), "")
 
 
 def advice_of(checks: Sequence[CheckResult], notes: Sequence[Event] = ()) -> list[str]:
@@ -56,13 +67,15 @@ def advice_of(checks: Sequence[CheckResult], notes: Sequence[Event] = ()) -> lis
                 "--campaign RUN/plan.json --duration S --rate R; of a fault that did not take "
                 "effect, kraftprobe doctor says why it cannot work here"
             )
-    scarce = [text for note in notes if (text := _describe_note(note))]
-    return lines[:_LINES_MAX] + (scarce[-1:] if lines else [])
+    scarce = starvation_of(notes)
+    return lines[:_LINES_MAX] + [scarce] * bool(lines and scarce)
 
 
 def _describe_note(note: Event) -> str:
     load, processors = _own(note, "load"), _own(note, "processors")
-    return "" if load is None or processors is None else describe_starvation(load, int(processors))
+    if load is None or processors is None:
+        return ""
+    return describe_starvation(load, int(processors), _own(note, "late_ms") or 0.0)
 
 
 def _own(note: Event, name: str) -> float | None:

@@ -306,6 +306,14 @@ def test_a_starved_machine_and_steps_of_its_clock_are_said():
     assert "the machine was starved" in advice_of([under], notes)[-1]
 
 
+@pytest.mark.parametrize(("late_ms", "said"), [(2100, ["stood still for 2.1 s"]), (900, [])])
+def test_a_machine_with_a_quota_of_processor_time_is_starved_without_a_load(late_ms, said):
+    notes = [note(0, 20, EventType.INFO, "harness", late_ms=late_ms, load=0.4, processors=2)]
+    under = CheckResult("exercised", Status.UNDER_EXERCISED, "12 operations ok")
+    found = advice_of([under], notes)[1:]
+    assert [line.partition("harness ")[2].partition(";")[0] for line in found] == said
+
+
 def test_a_node_s_own_lines_are_those_around_the_violation(tmp_path):
     (tmp_path / "n1").mkdir()
     (tmp_path / "n2").mkdir()
