@@ -49,7 +49,7 @@ Simulated worlds alone are judged by the others, on what no trace holds; their c
 | `sessions.py` | brokers' sessions, on the requests that arrive |
 | `replicas.py`, `partitions.py` | high watermarks, ISRs and what brokers know of replicas |
 | `upkeep.py` | what a node does in its own time, on its disks |
-| `answers.py` | what a node answers to administrators and producers |
+| `answers.py`, `descriptions.py`, `producers.py` | what a node answers to administrators and producers |
 
 | file | what |
 |---|---|

@@ -9,14 +9,17 @@ controller; `producer-id`, the id that an idempotent producer gets; `refusal`, t
 answer to a request that is wrong whatever the cluster holds, and the right ones; `metadata-answer`,
 a partition of an answer to Metadata, and the brokers of that answer.
 
-Those of `BY_CLIENTS` judge nothing but what was asked for and answered, which a client sees.
+Those of `BY_CLIENTS` judge nothing but what was asked for and answered, which a client sees; so do
+those of `descriptions` and `producers`, which are among them.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from checkers.invariants.descriptions import DESCRIPTIONS
 from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.producers import PRODUCERS
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Fields
 
@@ -241,8 +244,9 @@ ANSWERS: tuple[type[Invariant], ...] = (
     WrongRefused,
     MetadataAnswered,
 )
-BY_CLIENTS: Final = frozenset(
-    each.name
-    for each in (ResizesJudged, BatchesTaken, ProducerIdsOnce, WrongRefused, MetadataAnswered)
+_BY_CLIENTS: Final[tuple[type[Invariant], ...]] = (
+    *(ResizesJudged, BatchesTaken, ProducerIdsOnce, WrongRefused, MetadataAnswered),
+    *(*DESCRIPTIONS, *PRODUCERS),
 )
+BY_CLIENTS: Final = frozenset(each.name for each in _BY_CLIENTS)
 """See the module."""

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from checkers.invariants import commits, elections, logs, snapshots, voters
 from checkers.invariants.answers import ANSWERS
 from checkers.invariants.brokers import BROKER_INVARIANTS
+from checkers.invariants.descriptions import DESCRIPTIONS
 from checkers.invariants.fold import Broken, Hook, Invariant, Order, hooks
 from checkers.invariants.leading import LEADING
 from checkers.invariants.partitions import PARTITIONS
+from checkers.invariants.producers import PRODUCERS
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.replicas import REPLICATION
 from checkers.invariants.sessions import SESSIONS
@@ -66,6 +68,8 @@ LIVE: tuple[type[Invariant], ...] = (
     *PARTITIONS,
     *UPKEEP,
     *ANSWERS,
+    *DESCRIPTIONS,
+    *PRODUCERS,
 )
 """Those by which a simulated world is judged as it runs."""
 VIOLATIONS_MAX = 20

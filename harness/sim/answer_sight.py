@@ -1,24 +1,29 @@
 """Shows what simulated nodes answer to administrators and producers to the invariants of answers.
 
 `AnswerWatch(world, watcher)` sees requests as they are handed to a node, and answers as they leave
-it: see `checkers.invariants.answers`.
+it: see `checkers.invariants.answers`. Of topics it asks all the time, as clients do.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from checkers.invariants.answers import BUFFER
+from checkers.invariants.sight import NO_NODE
 from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.world import SimWorld
+from cluster.client.data_client import ALL
 from cluster.node.assembly import Node
+from cluster.node.controller.apis.describe import describe_metadata
 from cluster.node.controller.configs.definitions import BROKER
 from cluster.node.controller.metadata.feature_levels import OFFERED
 from cluster.node.controller.metadata.registrations import is_static, registered_brokers
 from cluster.node.controller.metadata.state import MetadataState
 from cluster.node.errors import ErrorCode
+from cluster.node.log.batch.records import NO_PRODUCER, parse_header
 from cluster.node.protocol.data_messages import InitProducerIdRequest, ProduceRequest
 from cluster.node.protocol.messages import (
     CreatePartitionsRequest,
@@ -42,6 +47,12 @@ _POOLS: Final = frozenset(
 )
 
 
+_EVERY_MS: Final = 20.0
+_OF_ALL: Final = MetadataRequest(
+    topics=None,
+    allow_auto_topic_creation=False,
+    include_topic_authorized_operations=False,
+)
 _WHAT: Final = {wrong.request: what for what, wrong in WRONG.items()}
 
 
@@ -67,6 +78,9 @@ class AnswerWatch:
         its claim, and the ids of these topics as it came."""
         self._updates: dict[int, _Update] = {}
         """By identity: updates of features that are not answered."""
+        self._sequences: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}
+        """By node and identity: requests with sequences, and what they show."""
+        self._count = 0
         mesh = world.mesh
         for kind in (DeleteTopicsRequest, CreatePartitionsRequest):
             mesh.on_serve[kind].append(self._hear_topics)
@@ -74,12 +88,17 @@ class AnswerWatch:
         mesh.on_serve[UpdateFeaturesRequest].append(self._hear_update)
         mesh.on_reply[UpdateFeaturesRequest].append(self._look_at_update)
         mesh.on_reply[IncrementalAlterConfigsRequest].append(self._look_at_resize)
-        mesh.on_reply[ProduceRequest].append(self._look_at_batches)
+        mesh.on_serve[ProduceRequest].append(self._hear_sequences)
+        mesh.on_reply[ProduceRequest] += [self._look_at_batches, self._look_at_sequences]
         mesh.on_reply[DescribeClusterRequest].append(self._look_at_cluster)
         mesh.on_reply[MetadataRequest] += [self._look_at_controller, self._look_at_partitions]
         mesh.on_reply[InitProducerIdRequest].append(self._look_at_producer_id)
         for kind in dict.fromkeys(type(wrong.request) for wrong in WRONG.values()):
             mesh.on_reply[kind].append(self._look_at_refusal)
+        self._described: dict[str, tuple[int, int]] = {}
+        """By node: process and offset of the image that it described last."""
+        self._ask_later = partial(world.scheduler.call_later, _EVERY_MS, self._ask_for_metadata)
+        self._ask_later()
 
     def _node(self, name: str) -> Node | None:
         process = self._nodes[name].process
@@ -160,6 +179,31 @@ class AnswerWatch:
             shown = {"partition": f"{result.topic}-{result.index}", "error": result.error.name}
             self._watcher.take(name, "batch-answer", shown)
 
+    def _hear_sequences(self, name: str, request: Any) -> None:
+        if request.acks != ALL or len(request.partitions) != 1:
+            return
+        (asked,) = request.partitions
+        header = parse_header(asked.records)
+        if header.producer_id == NO_PRODUCER:
+            return
+        self._count += 1
+        shown = {
+            "partition": f"{asked.topic}-{asked.index}",
+            "producer": (header.producer_id, header.producer_epoch),
+            "first": header.base_sequence,
+            "next": header.last_sequence + 1,
+            "number": self._count,
+        }
+        self._sequences[name, id(request)] = request, shown
+        self._watcher.take(name, "sequences-asked", shown)
+
+    def _look_at_sequences(self, name: str, request: object, response: Any) -> None:
+        _, shown = self._sequences.pop((name, id(request)), (None, None))
+        if shown is not None:
+            (row,) = response.partitions
+            answer = {**shown, "error": row.error.name, "offset": row.base_offset}
+            self._watcher.take(name, "sequences-answer", answer)
+
     def _look_at_cluster(self, name: str, request: Any, response: Any) -> None:
         node = self._node(name)
         if node is None or response.error_code is not ErrorCode.none:
@@ -193,6 +237,20 @@ class AnswerWatch:
             "shown": list(_live(response.brokers)),
         }
         self._watcher.take(name, "controller-named", shown)
+
+    def _ask_for_metadata(self) -> None:
+        """Let each node that runs describe its topics anew, over no link: nothing comes of it."""
+        for name, host in self._nodes.items():
+            process = host.process
+            if process is None or not process.runs or process.node is None:
+                continue
+            image, known = process.node.controller.image, self._described.get(name)
+            if known != (at := (process.incarnation, image.offset)):
+                self._described[name] = at
+                cluster = process.node._cluster
+                answer = describe_metadata(_OF_ALL, image.state, cluster, "CLIENT", NO_NODE)
+                self._look_at_partitions(name, _OF_ALL, answer)
+        self._ask_later()
 
     def _look_at_partitions(self, name: str, request: object, response: Any) -> None:
         del request

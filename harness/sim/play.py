@@ -45,6 +45,7 @@ from harness.sim.folder_sight import FolderWatch
 from harness.sim.image_sight import ImageWatch
 from harness.sim.partition_sight import PartitionWatch
 from harness.sim.placement import PLACEMENT, misplacements
+from harness.sim.quorum_polls import QuorumPolls
 from harness.sim.replica_sight import ReplicaWatch
 from harness.sim.retention_sight import RetentionWatch
 from harness.sim.session_sight import SessionWatch
@@ -225,6 +226,7 @@ class _DrawnWorld:
         RetentionWatch(world, watcher)
         FolderWatch(world, watcher)
         AnswerWatch(world, watcher)
+        QuorumPolls(world, watcher)
         self.watch = Watch(world)
         self.recorder = Recorder(
             journal, lambda: self.timers.now_ms / 1000.0, WORLD_CLOCK, {"seed": plan.seed}

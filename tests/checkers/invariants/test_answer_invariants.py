@@ -15,6 +15,9 @@ from harness.sim.runner import run
 from tests.checkers.invariants.watching import QUIET, broken, broken_by, found_in
 from workloads.data.wrong_requests import WRONG, errors_of, has_rows
 
+IDLE = SimpleNamespace(call_later=lambda *_: None)
+"""A scheduler of a world in which no time passes."""
+
 
 def partition(leader, **fields):
     """An answer to Metadata about t-0, as three brokers are there, or as is given."""
@@ -66,8 +69,8 @@ def test_an_update_that_others_overlapped_is_not_alone_even_when_they_are_answer
     process = SimpleNamespace(node=SimpleNamespace(controller=controller))
     shown = []
     watcher = SimpleNamespace(take=lambda _node, _event, fields: shown.append(fields["is_alone"]))
-    world = SimpleNamespace(nodes={"n1": SimpleNamespace(process=process)}, mesh=mesh)
-    AnswerWatch(world, watcher)
+    nodes = {"n1": SimpleNamespace(process=process)}
+    AnswerWatch(SimpleNamespace(nodes=nodes, mesh=mesh, scheduler=IDLE), watcher)
     change = SimpleNamespace(feature="share.version", max_version_level=1)
     updates = [SimpleNamespace(feature_updates=[change], validate_only=False) for _ in range(3)]
     answer = SimpleNamespace(error_code=ErrorCode.none)
@@ -292,7 +295,7 @@ def test_every_wrong_request_is_refused_for_a_reason_of_its_own():
     watcher = SimpleNamespace(
         take=lambda _node, _event, fields: seen.update({fields["what"]: fields})
     )
-    AnswerWatch(SimpleNamespace(nodes={}, mesh=mesh), watcher)
+    AnswerWatch(SimpleNamespace(nodes={}, mesh=mesh, scheduler=IDLE), watcher)
     for wrong in WRONG.values():
         answer = error_response(wrong.request, ErrorCode.not_controller, None)
         for look in mesh.on_reply[type(wrong.request)]:

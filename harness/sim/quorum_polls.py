@@ -1,0 +1,91 @@
+"""Asks simulated nodes for their quorum all the time, as administrators do (DescribeQuorum).
+
+`QuorumPolls(world, watcher)` shows the answers to `checkers.invariants.descriptions`, and with them
+the changes of voters that were asked for and acknowledged. A node is asked between two of its
+events, over no link, and answers by what it knows and changes nothing: so a world is the same
+whether it is asked or not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from checkers.invariants.sight import node_name
+from checkers.invariants.watcher import Watcher
+from cluster.backends.sim.world import SimNode, SimWorld
+from cluster.node.assembly import Node
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
+from cluster.node.kraft_version import KRAFT_VERSION
+from cluster.node.protocol.messages import UpdateFeaturesRequest
+
+_EVERY_MS: Final = 20.0
+
+
+class QuorumPolls:
+    """See the module."""
+
+    def __init__(self, world: SimWorld, watcher: Watcher) -> None:
+        self._world = world
+        self._watcher = watcher
+        self._asked: dict[tuple[str, int], tuple[object, int]] = {}
+        """By node and identity: requests for a change of a voter, and their numbers."""
+        self._count = 0
+        for kind in (AddVoterRequest, RemoveVoterRequest):
+            world.mesh.on_serve[kind].append(self._hear_change)
+            world.mesh.on_reply[kind].append(self._look_at_change)
+        world.mesh.on_reply[UpdateFeaturesRequest].append(self._look_at_upgrade)
+        world.scheduler.call_later(_EVERY_MS, self._ask_all)
+
+    def _ask_all(self) -> None:
+        for host in self._world.nodes.values():
+            process = host.process
+            if process is not None and process.runs and process.node is not None:
+                self._ask(host, process.node)
+        self._world.scheduler.call_later(_EVERY_MS, self._ask_all)
+
+    def _ask(self, host: SimNode, node: Node) -> None:
+        answers: list[Any] = []
+        node.raft.handle(DescribeQuorumRequest(), answers.append)
+        (answer,), core = answers, node.raft._core
+        rows = {node_name(row.replica_id): row for row in answer.voters}
+        shown = {
+            "leads": answer.error is ErrorCode.none,
+            "leader_id": answer.leader_id,
+            "epoch": answer.leader_epoch,
+            "high_watermark": answer.high_watermark,
+            "voters": {voter: str(row.directory_id) for voter, row in rows.items()},
+            "ends": {voter: row.log_end_offset for voter, row in rows.items()},
+            "fetched_ms": {voter: row.last_fetch_timestamp_ms for voter, row in rows.items()},
+            "log_start": core.log.start_offset,  # as Fetch would show
+            "timeout_ms": core.config.check_quorum_timeout_ms,
+            "wall_ms": host.clock.wall_ms(),
+            "at_ms": self._world.scheduler.now_ms,
+            "every_ms": _EVERY_MS,
+        }
+        self._watcher.take(host.name, "quorum-answer", shown)
+
+    def _hear_change(self, name: str, request: Any) -> None:
+        self._count += 1
+        self._asked[name, id(request)] = request, self._count
+        shown = {"voter": node_name(request.voter_id), "number": self._count}
+        self._watcher.take(name, "voter-asked", shown)
+
+    def _look_at_change(self, name: str, request: Any, response: Any) -> None:
+        _, number = self._asked.pop((name, id(request)), (None, 0))
+        is_committed = getattr(request, "ack_when_committed", True)
+        if response.error is ErrorCode.none and is_committed:
+            shown = {
+                "voter": node_name(request.voter_id),
+                "directory": str(request.voter_directory_id),
+                "is_addition": isinstance(request, AddVoterRequest),
+                "number": number,
+            }
+            self._watcher.take(name, "voters-acknowledged", shown)
+
+    def _look_at_upgrade(self, name: str, request: Any, response: Any) -> None:
+        levels = {str(u.feature): int(u.max_version_level) for u in request.feature_updates}
+        is_done = response.error_code is ErrorCode.none and not request.validate_only
+        if is_done and levels.get(KRAFT_VERSION) == 1:
+            shown = {"voter": None, "directory": "", "is_addition": True, "number": 0}
+            self._watcher.take(name, "voters-acknowledged", shown)
