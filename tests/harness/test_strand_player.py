@@ -21,7 +21,12 @@ NODES = ("n1", "n2", "n3")
 
 def times_of_heals(monkeypatch, acts_after_s, *steps):
     """Play the steps where a fault acts that late; returns when one was healed, in seconds."""
-    healed = []
+    return play(monkeypatch, acts_after_s, *steps)[0]
+
+
+def play(monkeypatch, acts_after_s, *steps):
+    """Play them where n1 leads; returns also what was journaled of each injection."""
+    healed, journal = [], Journal()
 
     async def main():
         loop = asyncio.get_running_loop()
@@ -30,7 +35,9 @@ def times_of_heals(monkeypatch, acts_after_s, *steps):
 
         async def inject(view, fault, parameters, acted):
             await asyncio.sleep(acts_after_s)
-            injection = application(fault, parameters, ["n1"], {})
+            injection = application(
+                fault, parameters, [parameters["targets"].removeprefix("node:")], {}
+            )
             view.active.append(injection)
             acted()
             return replace(injection, verified=True)
@@ -43,10 +50,12 @@ def times_of_heals(monkeypatch, acts_after_s, *steps):
         drive = SimpleNamespace(inject=inject, heal=heal, heal_order=list)
         monkeypatch.setattr(player, "drive", drive)
         plan = from_document({"nodes": 3, "schedule": [{"steps": list(steps)}]})
-        recorder = Recorder(Journal(), loop.time)
+        recorder = Recorder(journal, loop.time)
+        standings = Standings(NODES)
+        standings.take_event("n1", "state", {"state": "Leader", "epoch": 1, "leader_id": 1})
         playing = Player(
             plan,
-            Standings(NODES),
+            standings,
             LoopTimers(loop),
             lambda _random: view,
             recorder,
@@ -59,7 +68,8 @@ def times_of_heals(monkeypatch, acts_after_s, *steps):
         await playing.close()
 
     run(main())
-    return healed
+    notes = [event.value for event in journal.events]
+    return healed, [note for note in notes if note["phase"] == "inject"]
 
 
 KILL = {"kind": "kill", "targets": "node:n1"}
@@ -73,6 +83,21 @@ def test_a_heal_waits_for_a_fault_of_its_strand_that_is_slow_to_act(monkeypatch)
 def test_a_heal_waits_for_no_fault_of_another_kind(monkeypatch):
     steps = KILL, {"kind": "heal", "fault": "pause", "after_ms": 500.0}
     assert times_of_heals(monkeypatch, 3.0, *steps) == []
+
+
+def test_a_name_that_is_given_again_may_stand_for_the_node_that_had_it(monkeypatch):
+    names = {"L": "leader", "F": "follower"}
+    cast = {"kind": "cast", "names": names}
+    kill = {"kind": "kill", "targets": "@L"}
+    _, [injected] = play(monkeypatch, 0.0, cast, cast, kill)
+    assert injected["targets"] == ["n1"]
+
+
+def test_a_fault_at_a_name_that_no_node_has_is_journaled_with_the_reason(monkeypatch):
+    cast = {"kind": "cast", "names": {"L": "leader", "A": "leader"}}
+    _, [injected] = play(monkeypatch, 0.0, cast, {"kind": "kill", "targets": "@A"})
+    assert (injected["targets"], injected["applied"]) == ([], False)
+    assert injected["detail"]["reason"] == "no node has the name"
 
 
 def test_nodes_are_started_with_what_a_fault_of_a_step_needs(monkeypatch, tmp_path):

@@ -1,8 +1,8 @@
 """Plays the strands of a plan: the part of the nemesis that follows a script, on any backend.
 
 Every fault is injected and healed by `nemeses.drive`, journaled with what was measured, and kept as
-an `Act` for coverage and for stories. A fault that cannot act (there is no leader) is journaled
-with the reason, one at a name that no node has is passed over; a fault never ends the schedule.
+an `Act` for coverage and for stories. A fault that cannot act (there is no leader, or no node has
+the name) is journaled with the reason; a fault never ends the schedule.
 
 A strand continues when its fault has acted, or `acted_within_ms` after the injection began. In a
 simulated world that is 0: faults act in no time, and an injection that must wait for the nodes (a
@@ -32,7 +32,7 @@ from harness.run.strands.progress import Act, Expectation, Play, Timers, begin_a
 from harness.run.strands.targets import choose, links_of, parameters_of
 from nemeses import drive
 from nemeses.at_once import begin
-from nemeses.base import Injection, View
+from nemeses.base import Injection, View, refusal
 from nemeses.links.hold import Hold
 from workloads.base import Op
 
@@ -176,10 +176,11 @@ class Player:
         play.done()
 
     def _cast(self, play: Play, step: Step) -> None:
-        names = play.cast
-        for name, word in step.options["names"].items():
-            taken = [names.names[other] for other in step.options["names"] if other in names.names]
+        names, wanted = play.cast, step.options["names"]
+        for name in wanted:  # all before the first: nobody makes room for what was one of them
             names.names.pop(name, None)
+        for name, word in wanted.items():
+            taken = [names.names[other] for other in wanted if other in names.names]
             found = choose(word, self.standings, names, play.stream(step), tuple(taken))
             if found:
                 names.names[name] = found[0]
@@ -197,6 +198,10 @@ class Player:
     def _inject(self, play: Play, step: Step, *, at_event: bool) -> None:
         parameters = parameters_of(step, self.standings, play.cast, play.stream(step))
         if parameters is None:
+            moment = self._begin_act(play, step)
+            self._note(
+                refusal(step.kind, step.parameters, "no node has the name"), "inject", moment
+            )
             play.done()
             return
         excuse = self.excuses.begin(step.kind)
