@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 
@@ -186,23 +187,29 @@ class NewVoterHoldsLog(Invariant):
 class LeadsAsVoter(Invariant):
     """A leader that removed itself leads until the others have committed that, and no longer.
 
-    It resigns as its high watermark passes the VotersRecord, before it appends anything more.
+    It resigns as its high watermark passes the VotersRecord, before it appends anything more, and
+    before it commits anything more. Where nothing says which voters a truncation brings back, a
+    VotersRecord counts that lies in the leader's own epoch: a leader truncates nothing.
     """
 
     name = "leads-as-voter"
     source = "KIP-853; KAFKA-17608"
-    reads = frozenset({"start", "state", "voters", "hw", "append"})
+    reads = frozenset({"start", "state", "voters.led", "hw"})
     own = True
 
     def on_append(self, node: str, fields: Fields) -> Broken | None:
         quorum, voters = self.quorum, self.quorum.electorate.members(node)
-        is_removed = voters.offset >= 0 and node not in voters.directories
+        start = quorum.epoch_starts.get(fields["epoch"], math.inf)
+        known = 0 if quorum.follows_logs else start
+        is_removed = voters.offset >= known and node not in voters.directories
         if node not in quorum.leads or not is_removed or quorum.mark(node) <= voters.offset:
             return None
         return Broken(
             f"{node} leads on in epoch {fields['epoch']}, though it knows that it is no voter: the "
             f"set {voters} of offset {voters.offset} is committed"
         )
+
+    on_leader_hw = on_append
 
 
 class Described(Invariant):

@@ -49,6 +49,7 @@ TRACED: Final = frozenset(
         "recovered",
         "state",
         "voters",
+        "voters.led",
         "vote",
         "epoch-start",
         "append",

@@ -40,8 +40,10 @@ from cluster.node.runtime.trace import encode_line
 from cluster.node.wire.uuid_text import uuid_from_text
 from cluster.systems.kafka.start import START
 
-TRACED: Final = frozenset({"start", "log-end", "state", "epoch-start", "hw", "truncate", "release"})
-"""The events of docs/evidence.md that are complete in such a trace."""
+TRACED: Final = frozenset(
+    {"start", "log-end", "state", "epoch-start", "hw", "truncate", "release", "voters.led"}
+)
+"""The events of docs/evidence.md that are complete in such a trace, `voters` while a node leads."""
 
 _INFO: Final = "AppInfoParser"
 _VERSION, _COMMIT = "Kafka version: ", "Kafka commitId: "

@@ -12,6 +12,7 @@ from checkers.invariants.voters import (
     ChangesTaken,
     CommittedVoters,
     Described,
+    LeadsAsVoter,
     NewVoterHoldsLog,
     VotersKnown,
 )
@@ -303,6 +304,24 @@ def test_a_second_leader_that_a_message_names_is_one_whether_it_is_believed_or_n
     assert broken(events) == {"election-safety", "no-contradiction"}
     before = [*QUORUM, refused("n3", 5, "led by 1", claimed=1)]
     assert broken(before) == {"no-contradiction"}
+
+
+@pytest.mark.parametrize(("first", "found"), [(3, {"leads-as-voter"}), (2, set())])
+def test_a_removed_leader_commits_nothing_after_its_removal(first, found):
+    marks = hw("n1", first, replicas={}), hw("n1", 4, replicas={})
+    events = *LEADS, led("n1", 2), REMOVED, *marks
+    assert set(broken_by(*events, among=[LeadsAsVoter])) == found
+
+
+@pytest.mark.parametrize(("start", "found"), [(2, ["leads-as-voter"]), (3, [])])
+def test_where_a_truncation_may_bring_voters_back_a_removal_counts_in_its_epoch(start, found):
+    watcher = Watcher(among=[LeadsAsVoter])
+    watcher.quorum.follows_logs = False
+    marks = hw("n1", 4, replicas={}), hw("n1", 5, replicas={})
+    leads = state("n1", 1, "Leader", leader=1), epoch_start("n1", 1, start)
+    for event in (*ALONE, *leads, REMOVED, *marks):
+        watcher.take(*event)
+    assert [violation.property for violation in watcher.violations] == found
 
 
 @pytest.mark.parametrize(("start_offset", "found"), [(4, {"leader-completeness"}), (5, set())])
