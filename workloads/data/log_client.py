@@ -404,7 +404,7 @@ class LogClient:
         endpoint = self._context.endpoint(node, listener)
 
         def read(answer: object) -> Outcome:
-            error = ErrorCode[errors_of(answer)[0]]
+            error = ErrorCode.__members__.get(errors_of(answer)[0], ErrorCode.none)
             return self._context.client.judge(error) or Outcome("ok")
 
         outcome = await self._context.client.attempt(

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from cluster.client.caller import metadata_of
 from cluster.node.errors import ErrorCode
+from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
 from cluster.node.protocol.messages import BrokerId, TopicName, i8, i16, i32, i64
 from cluster.values import valueclass
@@ -57,7 +58,7 @@ class WrongRequest:
 
 def errors_of(answer: Any) -> list[str]:
     """Return the name of the error of each thing that an answer is about, else of the whole."""
-    rows = [error.name for error in _rows(answer)]
+    rows = list(_rows(answer))
     return rows or [answer.error_code.name] * hasattr(answer, "error_code")
 
 
@@ -66,14 +67,19 @@ def has_rows(answer: Any) -> bool:
     return any(True for _ in _rows(answer))
 
 
-def _rows(answer: Any) -> Iterator[ErrorCode]:
+def _rows(answer: Any) -> Iterator[str]:
     for field in dataclasses.fields(answer):
         values = getattr(answer, field.name)
         for row in values if isinstance(values, tuple) else ():
             if hasattr(row, "error_code"):
-                yield row.error_code
+                yield _UNDEFINED if _is_undefined(row) else row.error_code.name
             elif dataclasses.is_dataclass(row):
                 yield from _rows(row)
+
+
+def _is_undefined(row: Any) -> bool:
+    """Whether a leader has answered that nothing is known of an epoch, which is no error."""
+    return row.error_code is ErrorCode.none and getattr(row, "end_offset", 0) == d.NO_OFFSET
 
 
 def _create(name: str, **given: Any) -> WrongRequest:
@@ -192,6 +198,17 @@ def _elect(kind: int, error: str) -> WrongRequest:
     return WrongRequest(request, ((error,), (error,)))
 
 
+def _end_of_epoch(topic: str, epoch: int, current: int, *errors: str) -> WrongRequest:
+    partition = d.OffsetForLeaderPartition(
+        partition=i32(0), current_leader_epoch=i32(current), leader_epoch=i32(epoch)
+    )
+    request = d.OffsetForLeaderEpochRequest(
+        replica_id=BrokerId(d.CONSUMER),
+        topics=(d.OffsetForLeaderTopic(topic=TopicName(topic), partitions=(partition,)),),
+    )
+    return WrongRequest(request, ((*errors, _UNKNOWN),), is_of_broker=True)
+
+
 def _finalize(
     *named: str, level: int = 1, change: int = 1, error: str = "invalid_update_version"
 ) -> WrongRequest:
@@ -210,6 +227,10 @@ def _whole(request: Any, error: str) -> WrongRequest:
 _CONFIG, _REQUEST = "invalid_config", "invalid_request"
 _TOPIC_ERROR: Final = "invalid_topic_exception"
 _UNKNOWN: Final = "unknown_topic_or_partition"
+_UNDEFINED: Final = "undefined_epoch"
+"""Of an epoch that no leader knows (KIP-101): an answer without an error, and without an offset."""
+_NOT_LED: Final = ("not_leader_or_follower", "kafka_storage_error")
+_LATEST: Final = 2**31 - 1
 
 WRONG: Final[Mapping[str, WrongRequest]] = {
     "create: no name": _create("", error=_TOPIC_ERROR),
@@ -332,6 +353,9 @@ WRONG: Final[Mapping[str, WrongRequest]] = {
     "reassign: nothing to cancel": _reassign(
         _RENEWED, None, errors=(("no_reassignment_in_progress", _UNKNOWN),)
     ),
+    "epoch: nowhere": _end_of_epoch(NOWHERE, 0, d.NO_EPOCH),
+    "epoch: later than all": _end_of_epoch(_KNOWN, _LATEST, d.NO_EPOCH, _UNDEFINED, *_NOT_LED),
+    "epoch: not led yet": _end_of_epoch(_KNOWN, 0, _LATEST, "unknown_leader_epoch", *_NOT_LED),
     "elect: nowhere": _elect(0, _UNKNOWN),
     "elect: uncleanly nowhere": _elect(1, _UNKNOWN),
     "elect: no kind": _elect(7, "invalid_request"),

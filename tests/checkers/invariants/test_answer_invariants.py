@@ -6,8 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from checkers.invariants.answers import ANSWERS, BUFFER, BY_CLIENTS
+from cluster.node.broker.serving.offsets import offsets_for_leader_epochs
 from cluster.node.controller.apis.write_apis import error_response
 from cluster.node.errors import ErrorCode
+from cluster.node.log.types import OffsetAndEpoch
+from cluster.node.protocol.data_messages import OffsetForLeaderEpochRequest
 from cluster.node.protocol.messages import UpdateFeaturesRequest
 from harness.plan.document import from_document
 from harness.sim.answer_sight import AnswerWatch
@@ -280,13 +283,35 @@ WRONGS = {
                     "f": "wrong-request",
                     "key": "d0-0",
                     "value": what,
-                    "targets": "node:n1" if wrong.is_of_broker else "leader",
+                    "targets": node if wrong.is_of_broker else "leader",
                 }
+                for node in ("node:n1", *("node:n2", "node:n3") * what.startswith("epoch"))
             ],
         }
         for number, (what, wrong) in enumerate(WRONG.items())
     ],
 }
+
+
+def _refuse(request):
+    error = ErrorCode.not_controller
+    if isinstance(request, OffsetForLeaderEpochRequest):
+        return offsets_for_leader_epochs(SimpleNamespace(find_leader=lambda *_: error), request)
+    return error_response(request, error, None)
+
+
+@pytest.mark.parametrize(
+    ("known", "found"),
+    [(None, []), (OffsetAndEpoch(8, 3), ["wrong-refused"])],
+    ids=["none", "its own end, in its latest epoch"],
+)
+def test_a_leader_knows_nothing_of_an_epoch_later_than_all(known, found):
+    what = "epoch: later than all"
+    log = SimpleNamespace(end_offset_for_epoch=lambda _: known)
+    manager = SimpleNamespace(find_leader=lambda *_: SimpleNamespace(log=log))
+    errors = errors_of(offsets_for_leader_epochs(manager, WRONG[what].request))
+    fields = {"what": what, "errors": errors, "right": WRONG[what].errors}
+    assert broken("refusal", **fields) == found
 
 
 def test_every_wrong_request_is_refused_for_a_reason_of_its_own():
@@ -297,7 +322,7 @@ def test_every_wrong_request_is_refused_for_a_reason_of_its_own():
     )
     AnswerWatch(SimpleNamespace(nodes={}, mesh=mesh, scheduler=IDLE), watcher)
     for wrong in WRONG.values():
-        answer = error_response(wrong.request, ErrorCode.not_controller, None)
+        answer = _refuse(wrong.request)
         for look in mesh.on_reply[type(wrong.request)]:
             if look.__name__ == "_look_at_refusal":
                 look("n1", wrong.request, answer)
@@ -331,6 +356,7 @@ def test_every_wrong_request_is_refused_for_a_reason_of_its_own():
                 "partitions.reassignment:_check_first:never:0",
             )
         ),
+        (WRONGS, "X:log.data.data_log:DataLog.end_offset_for_epoch:connector:0", "wrong-refused"),
         (WRONGS, None, None),
         (LOG, None, None),
         (TOPICS, None, None),
