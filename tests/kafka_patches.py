@@ -41,19 +41,28 @@ PATCHES = {
         "if (voterStates.size() == 1) {\n            return Long.MAX_VALUE;\n        }\n        checkQ",
         "if (voterStates.size() >= 1) {\n            return Long.MAX_VALUE;\n        }\n        checkQ",
     ),
+    "removal before anything is committed": (
+        "org/apache/kafka/raft/internals/RemoveVoterHandler.java",
+        "if (highWatermark.isEmpty()) {",
+        "if (false) {",
+        "votersEntry.get().offset() >= highWatermark.get()",
+        "false",
+    ),
 }
-"""Fault -> file, lines, what takes the place of the lines."""
+"""Fault -> file, and in turn lines and what takes their place."""
 
 
 def patched_classes(fault: str, folder: Path) -> Path:
     """Compile a class with a fault into a folder, and return the folder."""
     javac()
-    path, line, replacement = PATCHES[fault]
+    path, *changes = PATCHES[fault]
     with zipfile.ZipFile(_sources()) as jar:
         text = jar.read(path).decode()
-    assert text.count(line) == 1, f"{path} of {VERSION} has no such line, or several"
+    for line, replacement in zip(changes[::2], changes[1::2], strict=True):
+        assert text.count(line) == 1, f"{path} of {VERSION} has no such line, or several"
+        text = text.replace(line, replacement)
     folder.mkdir()
-    classes.compile_sources({path: text.replace(line, replacement)}, raft_jars(VERSION), folder)
+    classes.compile_sources({path: text}, raft_jars(VERSION), folder)
     return folder
 
 

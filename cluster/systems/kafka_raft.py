@@ -50,6 +50,7 @@ TRACED: Final = frozenset(
         "state",
         "voters",
         "voters.led",
+        "voter-change",
         "vote",
         "epoch-start",
         "append",

@@ -15,6 +15,7 @@ from cluster.systems import kafka_raft
 from harness.plan.plan import Plan
 from harness.plan.step_verbs import is_fault
 from harness.plan.strands import Condition, Step, Strand
+from harness.sim.swarm.voters import cast
 
 _OWN_SHARE: Final = 0.3
 """Share of seeds with the settings that Kafka has by itself."""
@@ -24,6 +25,8 @@ _DYNAMIC_SHARE: Final = 0.5
 
 _LOST_SHARE: Final = 0.25
 """Share of seeds with voters in the log that end with the loss of a leader, for good."""
+_RIVALS_SHARE: Final = 0.5
+_ESTABLISHED: Final = Condition(established=True)
 _CALM_UNITS: Final = 10.0
 """After the other strands, before that: none of them may act any more."""
 _ELECTION_UNITS: Final = 40.0
@@ -53,7 +56,7 @@ def settings_of(seed: int) -> Mapping[str, int]:
 def of_kafka(plan: Plan, options: Mapping[str, str], unit_ms: float) -> Plan:
     """Make a drawn plan one of Kafka's raft module, of the release in `options`."""
     random = Random(f"swarm/{plan.seed}/kafka")
-    plan = _with_lost_leader(plan, random, unit_ms)
+    plan = _with_lost_leader(_with_rival_changes(plan, unit_ms), random, unit_ms)
     strands = tuple(_adapt(strand) for strand in plan.strands if _fits(strand))
     changes = any(step.kind == "voters" for strand in strands for step in strand.steps)
     drawn: dict[str, Any] = {
@@ -133,6 +136,45 @@ def _with_lost_leader(plan: Plan, random: Random, unit_ms: float) -> Plan:
     )
     end_ms = at_ms + 2.2 * within_ms
     return replace(plan, duration_s=end_ms / 1000.0, strands=(*kept, Strand(at_ms, steps)))
+
+
+def _with_rival_changes(plan: Plan, unit_ms: float) -> Plan:
+    """Draw whether two changes of voters are asked for at once, or one of a leader that is new.
+
+    The leader must refuse: a change that another one, or its own epoch's start, is not committed
+    before may be one of two by majorities that do not meet (Ongaro 2015).
+    """
+    random = Random(f"swarm/{plan.seed}/rival-changes")
+    changes = any(step.kind == "voters" for strand in plan.strands for step in strand.steps)
+    if not changes or random.random() >= _RIVALS_SHARE:
+        return plan
+    voters = plan.nodes - plan.world.observers
+    away = [f"F{number}" for number in range(voters - voters // 2)]
+    last = f"node:n{plan.nodes}"
+    strands = list(plan.strands)
+    at_ms = unit_ms * random.uniform(2.0, 5.0)
+    while at_ms < plan.duration_ms - unit_ms:
+        for_ms = round(unit_ms * random.uniform(0.5, 1.5), 1)
+        cut = Step("partition", for_ms=for_ms, options={"shape": "isolate"})
+        first = Step("voters", targets=last, options={"change": random.choice(("add", "remove"))})
+        until = _ESTABLISHED
+        begins = (
+            cast(unit_ms, A="leader", **dict.fromkeys(away, "follower")),
+            replace(cut, targets=",".join(f"@{name}" for name in away)),
+        )
+        if random.random() < 0.5:
+            until = Condition(event="epoch-start")
+            begins = (Step("resign", targets="leader"), replace(cut, targets="leader", until=until))
+        second = Step("voters", targets="follower", options={"change": "remove"})
+        strands += (
+            Strand(round(at_ms, 1), begins),
+            *(
+                Strand(round(at_ms, 1), (replace(step, until=until, within_ms=4 * unit_ms),))
+                for step in (first, second)
+            ),
+        )
+        at_ms += unit_ms * (4.0 + random.expovariate(0.3))
+    return replace(plan, strands=tuple(strands))
 
 
 def _end_ms(strand: Strand) -> float:

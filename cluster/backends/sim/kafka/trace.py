@@ -10,13 +10,14 @@ are complete (`cluster.systems.kafka_raft.TRACED`):
 | `epoch-start` | the first batch that a leader appends in its epoch: LeaderChange is in it |
 | `append`, `flush`, `truncate`, `truncate-fully`, `log-start`, `hw`, `snapshot` | the log |
 | `voters` | the configured voters, and the VotersRecords of the log |
+| `voter-change` | a VotersRecord that a leader appends behind the start of its epoch |
 | `vote` | the answers to Vote |
 | `fetch` | the requests of a voter: only these promise that the log is durable |
 | `claim`, `renounce` | what the listener hears of the leader |
 | `ack` | answers to clients |
 
 Left out, since it cannot be seen: `commit` (its latency), `contradiction`, `corrupt-fetch`,
-`fetch-snapshot`, `voter-change`, `read`, and the replicas' offsets in a leader's `hw`.
+`fetch-snapshot`, `read`, and the replicas' offsets in a leader's `hw`.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class KafkaTrace:
         """Of a leader that has appended nothing yet."""
         self._started_epoch = -1
         """In which it appended its LeaderChange."""
+        self._start_end = -1
+        """Last offset of the batch with that, which repeats the voters of a checkpoint."""
         self.high_watermark = 0
         self._claimed: int | None = None
         """Epoch in which its listener was the leader."""
@@ -88,11 +91,14 @@ class KafkaTrace:
         )
         self._trace_voters()
 
-    def _trace_voters(self) -> None:
+    def _voters(self) -> dict[str, Any]:
         offset, voters = self._replica.voters
         named = {voter: str(directory) for voter, directory in voters.items()}
+        return {"offset": offset, "voters": named}
+
+    def _trace_voters(self) -> None:
         version = 0 if self._replica.is_static else 1
-        self._trace("voters", offset=offset, kraft_version=version, voters=named)
+        self._trace("voters", kraft_version=version, **self._voters())
 
     def write_state(self) -> None:
         """The state file holds another election: name the state that has it."""
@@ -129,11 +135,13 @@ class KafkaTrace:
         role = "leader" if self.leads else "follower"
         self._trace("append", epoch=epoch, base_offset=base, last_offset=last, role=role)
         if epoch == self._awaited_epoch:
-            self._awaited_epoch, self._started_epoch = None, epoch
+            self._awaited_epoch, self._started_epoch, self._start_end = None, epoch, last
             self._trace("epoch-start", epoch=epoch, offset=base)
 
     def change_voters(self) -> None:
         """Another voter set is in force."""
+        if self.leads and self._replica.voters[0] > self._start_end:
+            self._trace("voter-change", epoch=self._started_epoch, **self._voters())
         self._trace_voters()
 
     def flush(self, offset: int) -> None:

@@ -89,6 +89,19 @@ PLANS = {
         duration_s=2.5,
         operation_timeout_ms=100.0,
     ),
+    "a new leader is cut off, and asked to remove a voter": plan(
+        {"kind": "resign", "targets": "leader"},
+        {
+            "kind": "partition",
+            "targets": "leader",
+            "until": {"event": "epoch-start"},
+            "for_ms": 200.0,
+            "shape": "isolate",
+        },
+        {"kind": "voters", "targets": "follower", "change": "remove"},
+        duration_s=2.5,
+        system_options={"version": VERSION, "quorum": "dynamic"},
+    ),
 }
 
 
@@ -358,6 +371,11 @@ def test_a_network_that_acknowledges_for_others_is_reported(monkeypatch):
         ("election won by any vote", "no fault", "elected-by-majority"),
         ("vote granted twice in an epoch", "five candidates", "one-vote"),
         ("leader that goes on alone", "both followers are killed", "led-alone"),
+        (
+            "removal before anything is committed",
+            "a new leader is cut off, and asked to remove a voter",
+            "change-after-commit",
+        ),
     ],
 )
 def test_a_class_of_kafka_with_another_line_is_reported(
