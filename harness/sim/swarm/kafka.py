@@ -164,7 +164,8 @@ def _with_rival_changes(plan: Plan, unit_ms: float) -> Plan:
         )
         if random.random() < 0.5:
             until = Condition(event="epoch-start")
-            begins = (Step("resign", targets="leader"), replace(cut, targets="leader", until=until))
+            ended = Step("kill", targets="leader", for_ms=for_ms)
+            begins = (ended, replace(cut, targets="leader", until=until))
         second = Step("voters", targets="follower", options={"change": "remove"})
         strands += (
             Strand(round(at_ms, 1), begins),
