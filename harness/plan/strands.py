@@ -279,8 +279,9 @@ def _check_traced(step: Step, traced: Collection[str]) -> None:
         wanted |= {condition.event} if condition.event is not None else set()
     if step.kind == "cast" and _LED.intersection(step.options["names"].values()):
         wanted.add("state")
-    if missing := sorted(wanted.difference(traced)):
-        known = f"it traces {', '.join(sorted(traced)) or 'nothing'}"
+    events = sorted(name for name in traced if "." not in name)  # a dot: what an event tells
+    if missing := sorted(wanted.difference(events)):
+        known = f"it traces {', '.join(events) or 'nothing'}"
         raise ParameterError(f"the system does not trace {missing[0]}; {known}")
 
 
