@@ -34,7 +34,10 @@ from tests.harness.sim.plans import read_plan
 Line = tuple[int, str, Mapping[str, Any]]
 """Incarnation, event, fields."""
 
-_OTHER_VOTERS = ("elected-by-majority", "majority-durable", "node-died", "vote-once", "liveness")
+_OTHER_VOTERS = (
+    *("elected-by-majority", "majority-durable", "node-died", "vote-once", "liveness"),
+    "one-voter-change",
+)
 _NONE = ("none", "to be read")
 
 
