@@ -10,6 +10,7 @@ traces, not for the text of the violation alone; what fits none is "none", and h
 | removed-voter | `node-died`, "Unexpected acknowledgement from non-voter N" | N is not among the voters of the ended leader's log, and was |
 | removed-candidate | `node-died`, "must be in the set of voters" | the node starts with its own vote, and is no voter of its log |
 | removed-leader | `node-died`, "Expected to be Follower" | the node starts with a leader that is no voter of its log |
+| empty-node | `node-died`, "Unknown leader endpoints" | the leader that it hears of is no voter of its log |
 | lost-candidate | `node-died`, "unexpected invalid request" | the node starts as a candidate of an epoch in which it had followed |
 | spinning-observer | `busy-poll` | the node is no voter of its log, and follows |
 | stale-voters | what a quorum of other voters breaks | the node that leads or commits skipped a VotersRecord: it was appended below an end that the log had before it was cut |
@@ -111,6 +112,10 @@ def family(played: Played) -> tuple[str, str]:
         if other not in voters and before:
             return "removed-voter", f"{other} was removed, voters {','.join(voters)}"
         return _NONE
+    if match := re.search(r"Unknown leader endpoints .* with leader \((\d+)\)", said):
+        if f"n{match[1]}" not in voters:
+            return "empty-node", f"leader n{match[1]}, voters {','.join(voters)}"
+        return _NONE
     started = [f for _, e, f in trace if e == "state"]
     if "unexpected invalid request" in said:
         now = trace[-1][0]
@@ -153,7 +158,8 @@ def family(played: Played) -> tuple[str, str]:
     if name == "durable-fetch":
         last = [(e, f) for of, e, f in trace if of == trace[-1][0]]
         end = next(f["end_offset"] for e, f in last if e == "recovered")
-        if trace[-1][2]["offset"] == end and all(e != "append" for e, _ in last):
+        fetched = next((f["offset"] for e, f in reversed(last) if e == "fetch"), None)
+        if fetched == end and all(e != "append" for e, _ in last):
             return "unsynced-start", f"{ended} recovered {end}"
         return _NONE
     if name == "liveness":
