@@ -29,6 +29,7 @@ pytestmark = pytest.mark.slow
 
 PLAN = Path(__file__).parent / "plan.toml"
 STRANDS = Path(__file__).parent / "strands.toml"
+UNDECIDED = Status.UNDER_EXERCISED, Status.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def strands_are_played(arm, tmp_path):
         document = read_document(STRANDS) | {"seed": seed, "duration_s": duration_s}
         document["node_settings"] = settings
         status, found, events = play(arm, document, tmp_path / str(seed))
-        if status is Status.UNDER_EXERCISED:
+        if status in UNDECIDED:
             continue
         assert status is Status.PASS, found
         acts = [
@@ -101,12 +102,12 @@ def strands_are_played(arm, tmp_path):
 def passes(arm, document, tmp_path):
     """Play the plan there: every check must be without fault.
 
-    A busy machine may serve too few operations: then it is played again, for longer.
+    A busy machine may serve too few operations, or no last read: then it is played again, for longer.
     """
     for duration_s in (document["duration_s"], 30, 60):
         place = tmp_path / str(duration_s)
         status, found, _ = play(arm, document | {"duration_s": duration_s}, place)
-        if status is not Status.UNDER_EXERCISED:
+        if status not in UNDECIDED:
             break
     assert status is Status.PASS, found
 

@@ -42,7 +42,7 @@ def test_real_kafka_passes_a_campaign_and_a_lost_topic_is_found(version: str, tm
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         [folder] = (runs / "quick").iterdir()
         results = RunStore(folder).read_results()
-        if results.status is not Status.UNDER_EXERCISED:
+        if results.status not in (Status.UNDER_EXERCISED, Status.UNKNOWN):
             break
     assert done.returncode == 0, done.stderr
     store = RunStore(folder)
