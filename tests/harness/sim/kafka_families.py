@@ -37,7 +37,7 @@ Line = tuple[int, str, Mapping[str, Any]]
 
 _OTHER_VOTERS = (
     *("elected-by-majority", "majority-durable", "node-died", "vote-once", "liveness"),
-    "one-voter-change",
+    *("one-voter-change", "leads-as-voter"),
 )
 _NONE = ("none", "to be read")
 
@@ -136,7 +136,6 @@ def family(played: Played) -> tuple[str, str]:
         led = [f["last_offset"] for _, e, f in trace if e == "append" and f["role"] == "leader"]
         if ended not in voters and offset in led:
             return "leads-on", f"{ended} appended its removal at {offset}"
-        return _NONE
     if "must be in the set of voters" in said and ended not in voters:
         return "removed-candidate", f"voters {','.join(voters)}"
     if "Expected to be Follower" in said:
