@@ -93,6 +93,14 @@ def test_a_name_that_is_given_again_may_stand_for_the_node_that_had_it(monkeypat
     assert injected["targets"] == ["n1"]
 
 
+def test_a_name_may_be_given_to_the_node_of_another_that_is_given_again(monkeypatch):
+    cast = {"kind": "cast", "names": {"A": "node:n3", "B": "node:n2"}}
+    again = {"kind": "cast", "names": {"A": "@B", "B": "leader"}}
+    kills = [{"kind": "kill", "targets": f"@{name}"} for name in "AB"]
+    _, injected = play(monkeypatch, 0.0, cast, again, *kills)
+    assert [each["targets"] for each in injected] == [["n2"], ["n1"]]
+
+
 def test_a_fault_at_a_name_that_no_node_has_is_journaled_with_the_reason(monkeypatch):
     cast = {"kind": "cast", "names": {"L": "leader", "A": "leader"}}
     _, [injected] = play(monkeypatch, 0.0, cast, {"kind": "kill", "targets": "@A"})

@@ -26,7 +26,7 @@ from harness.plan.plan import Plan
 from harness.plan.step_verbs import is_fault
 from harness.plan.strands import CONDITION, Condition, Step, step_name
 from harness.run.recorder import Recorder
-from harness.run.strands.conditions import Outcomes, TraceEvent
+from harness.run.strands.conditions import Cast, Outcomes, TraceEvent
 from harness.run.strands.excuses import Excuse, Excuses
 from harness.run.strands.progress import Act, Expectation, Play, Timers, begin_act
 from harness.run.strands.targets import choose, links_of, parameters_of
@@ -177,13 +177,13 @@ class Player:
 
     def _cast(self, play: Play, step: Step) -> None:
         names, wanted = play.cast, step.options["names"]
-        for name in wanted:  # all before the first: nobody makes room for what was one of them
-            names.names.pop(name, None)
-        for name, word in wanted.items():
-            taken = [names.names[other] for other in wanted if other in names.names]
-            found = choose(word, self.standings, names, play.stream(step), tuple(taken))
+        cast: dict[str, str] = {}
+        for name, word in wanted.items():  # a former name makes no room, and may be the word
+            known = Cast({**names.names, **cast}, names.epoch)
+            found = choose(word, self.standings, known, play.stream(step), tuple(cast.values()))
             if found:
-                names.names[name] = found[0]
+                cast[name] = found[0]
+        names.names = {name: at for name, at in names.names.items() if name not in wanted} | cast
         names.epoch = self.standings.highest_epoch()
 
     def _operate(self, play: Play, step: Step) -> None:
