@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from checkers.partition_logs.columns import CONFIGURE, RENEW
 from harness.plan.plan import Plan
-from harness.plan.strands import Step, Strand
+from harness.plan.strands import Condition, Step, Strand
 from workloads.data import log
 from workloads.data.log_client import DELETE, FILL
 
@@ -56,7 +56,7 @@ def _strands(random: Random, plan: Plan, unit_ms: float, session_ms: float) -> I
                 late_ms = round(session_ms + wait_ms, 1)
                 steps = [away, replace(steps[0], after_ms=late_ms)]
         else:
-            renew = Step("op", options={"f": RENEW, "key": RENEWED})
+            renew = _ask_leader({"f": RENEW, "key": RENEWED})
             wait = Step("wait", after_ms=wait_ms)
             syncs = _syncs(plan, unit_ms, at_ms)
             steps = [renew, wait, *syncs, away, replace(renew, after_ms=wait_ms)]
@@ -69,9 +69,12 @@ def _syncs(plan: Plan, unit_ms: float, at_ms: float) -> list[Step]:
     """Draw whether the topic's log has a sync to come when it is deleted, or grows by syncs."""
     random = Random(f"swarm/{plan.seed}/sync-first/{at_ms}")
     ways = (("flush.ms", round(unit_ms * random.uniform(1.0, 4.0))), ("flush.messages", 1))
-    fill = Step("op", options={"f": FILL, "key": RENEWED, "value": 1})
-    steps = [configure(RENEWED, *random.choice(ways)), fill]
-    return steps if random.random() < _SYNCED_SHARE else []
+    way = random.choice(ways)
+    if random.random() >= _SYNCED_SHARE:
+        return []
+    known_ms = round(unit_ms * random.uniform(0.1, 0.5), 1)  # brokers know of the setting by then
+    fill = Step("op", after_ms=known_ms, options={"f": FILL, "key": RENEWED, "value": 1})
+    return [configure(RENEWED, *way), fill]
 
 
 def _deletions(random: Random, unit_ms: float) -> Iterator[Step]:
@@ -85,4 +88,9 @@ def _deletions(random: Random, unit_ms: float) -> Iterator[Step]:
 def configure(key: str, name: str, value: object) -> Step:
     """Make the step that sets a configuration of a topic."""
     set_to = {"name": name, "value": str(value)}
-    return Step("op", options={"f": CONFIGURE, "key": key, "value": set_to})
+    return _ask_leader({"f": CONFIGURE, "key": key, "value": set_to})
+
+
+def _ask_leader(options: dict[str, Any]) -> Step:
+    """Ask the leader once there is one: clients try nothing twice, and other nodes refuse."""
+    return Step("op", targets="leader", until=Condition(established=True), options=options)

@@ -359,12 +359,12 @@ _LIFECYCLE = "X:broker.lifecycle.registration:BrokerLifecycleManager"
         ("K7128", 19, "joins-in-epoch"),
         ("M26I", 20, "image-agreement"),
         ("M25F", 11, "remembered-in-log"),
-        ("K14616", 87, "own-topic"),
+        ("K14616", 94, "own-topic"),
         pytest.param("M34B", 11, "sequences", marks=pytest.mark.nightly),
         ("V02", 9, "change-awaited"),
         ("M40C", 6, "mark-removed"),
         ("M41F", 11, "caught-up-first"),
-        ("M34G", 11, "sequences"),
+        ("M34G", 12, "sequences"),
         ("M34K", 25, "remembered-in-log"),
         ("M34O", 11, "sequences"),
         pytest.param(
@@ -379,7 +379,7 @@ _LIFECYCLE = "X:broker.lifecycle.registration:BrokerLifecycleManager"
         (f"{_MOVES}._advance:connector:0", 6, "moved-as-assigned"),
         (f"{_LIFECYCLE}.report_offline:left-out:0", 12, "offline-reported"),
         ("X:broker.serving.produce:_Delayed._outcome:always:5", 0, "acks-awaited"),
-        ("X:broker.replication.fetch_sessions:FetchSessions._drop:left-out:1", 1, "watches-end"),
+        ("X:broker.replication.fetch_sessions:FetchSessions._drop:left-out:1", 3, "watches-end"),
         (
             "X:broker.lifecycle.producer_ids:ProducerIdManager._serve:number:0",
             4,
