@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import Enum
 
 from cluster.node.ports import Endpoint, Random
 
 
-class _Status(Enum):
-    READY = "ready"
-    AWAITING_RESPONSE = "awaiting-response"
-    BACKING_OFF = "backing-off"
-
-
-_AWAITING = _Status.AWAITING_RESPONSE
-_READY = _Status.READY
-
-
 @dataclass(slots=True)
 class _Connection:
-    status: _Status = _READY
-    correlation_id: int = -1
-    until_ms: float = 0.0
+    until_ms: float
     """When the request times out, or the back-off ends."""
+    correlation_id: int | None = None
+    """Of the request in flight; None while the node is left alone."""
 
 
 class RequestManager:
@@ -42,20 +31,18 @@ class RequestManager:
     def is_ready(self, node_id: int, now_ms: float) -> bool:
         """Whether a request may be sent to this node now."""
         connection = self._connections.get(node_id)
-        if connection is None:
-            return True
-        if connection.status is not _READY and now_ms >= connection.until_ms:
+        if connection is not None and now_ms >= connection.until_ms:
             # A request that timed out, or a back-off that is over.
             del self._connections[node_id]
             return True
-        return connection.status is _READY
+        return connection is None
 
     def is_awaiting(self, node_id: int, now_ms: float) -> bool:
         """Whether a request to this node is in flight and has not timed out."""
         connection = self._connections.get(node_id)
         return (
             connection is not None
-            and connection.status is _AWAITING
+            and connection.correlation_id is not None
             and now_ms < connection.until_ms
         )
 
@@ -63,7 +50,7 @@ class RequestManager:
         """When the last of the requests in flight times out; None when there is none."""
         until_ms = now_ms
         for connection in self._connections.values():
-            if connection.status is _AWAITING and until_ms < connection.until_ms:
+            if connection.correlation_id is not None and until_ms < connection.until_ms:
                 until_ms = connection.until_ms
         return until_ms if until_ms > now_ms else None
 
@@ -81,7 +68,7 @@ class RequestManager:
 
     def bootstrap_ready_at_ms(self) -> float:
         """When `find_ready_bootstrap` should be tried again if no response arrives."""
-        in_flight = [c.until_ms for c in self._connections.values() if c.status is _AWAITING]
+        in_flight = [c.until_ms for c in self._connections.values() if c.correlation_id is not None]
         if in_flight:
             return max(in_flight)
         return min((self.ready_at_ms(e.node_id) for e in self.bootstrap), default=math.inf)
@@ -94,22 +81,16 @@ class RequestManager:
         """
         connections = self._connections
         for other, connection in tuple(connections.items()):
-            if connection.status is _AWAITING and now_ms >= connection.until_ms:
+            if connection.correlation_id is not None and now_ms >= connection.until_ms:
                 del connections[other]
         self._next_correlation_id = correlation_id = self._next_correlation_id + 1
-        connections[node_id] = _Connection(
-            _AWAITING, correlation_id, now_ms + self._request_timeout_ms
-        )
+        connections[node_id] = _Connection(now_ms + self._request_timeout_ms, correlation_id)
         return correlation_id
 
     def is_response_expected(self, node_id: int, correlation_id: int) -> bool:
         """Whether this response belongs to the request in flight to that node."""
         connection = self._connections.get(node_id)
-        return (
-            connection is not None
-            and connection.status is _AWAITING
-            and connection.correlation_id == correlation_id
-        )
+        return connection is not None and connection.correlation_id == correlation_id
 
     def on_success(self, node_id: int) -> None:
         """Note the end of the request in flight."""
@@ -117,9 +98,7 @@ class RequestManager:
 
     def on_failure(self, node_id: int, now_ms: float) -> None:
         """Note the end of the request in flight, and leave that node alone for the back-off."""
-        self._connections[node_id] = _Connection(
-            _Status.BACKING_OFF, until_ms=now_ms + self._retry_backoff_ms
-        )
+        self._connections[node_id] = _Connection(now_ms + self._retry_backoff_ms)
 
     def reset_all(self) -> None:
         """Forget everything in flight: responses to an earlier role are of no interest."""
