@@ -261,7 +261,6 @@ class ControlState:
 
         Raises IllegalStateError for a control record that cannot be understood: it is in the log.
         """
-        is_news = False
         for header, batch in batches:
             if header.is_control:
                 try:
@@ -269,9 +268,8 @@ class ControlState:
                 except CorruptBatchError as error:
                     raise IllegalStateError(f"offset {header.base_offset}: {error}") from error
                 for delta, message in enumerate(messages):
-                    is_news = self._take(header.base_offset + delta, message) or is_news
-        if is_news:
-            self._refresh()
+                    self._take(header.base_offset + delta, message)
+                self._refresh()
 
     def truncate(self, end_offset: int) -> None:
         """Take up that the log ends at `end_offset` now."""
@@ -293,8 +291,8 @@ class ControlState:
                 self._take(snapshot.id.offset - 1, message)
         self._refresh()
 
-    def _take(self, offset: int, message: ControlMessage | None) -> bool:
-        """Note one control record; whether it holds anything."""
+    def _take(self, offset: int, message: ControlMessage | None) -> None:
+        """Note what one control record holds; most hold nothing."""
         match message:
             case Voters():
                 try:
@@ -308,9 +306,6 @@ class ControlState:
                         f"kraft.version {kraft_version} at offset {offset} is not supported"
                     )
                 self._versions.add(offset, kraft_version)
-            case _:
-                return False
-        return True
 
     def _refresh(self) -> None:
         last = self._voters.last()
