@@ -58,7 +58,7 @@ class SnapshotsCleaned(Invariant):
     """An old snapshot goes, and the log below the next one, when both are larger than is kept.
 
     So do the files of snapshots that were not finished, at the next start, those of downloads that
-    were given up, at once, and deleted ones.
+    were given up, at once, and deleted ones. A finished one is a snapshot that the node knows.
     """
 
     name = "snapshots-cleaned"
@@ -75,7 +75,8 @@ class SnapshotsCleaned(Invariant):
         )
 
     def on_file_left(self, node: str, fields: Fields) -> Broken | None:
-        return Broken(f"{node} keeps {fields['path']}, which it neither writes nor will remove")
+        path = fields["path"]
+        return Broken(f"{node} keeps {path}, which it neither writes, knows nor will remove")
 
 
 class MoveKept(Invariant):

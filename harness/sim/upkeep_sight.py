@@ -333,10 +333,11 @@ def _batch_end(segment: DataSegment, position: int) -> int | None:
 
 
 def _strays(store: SnapshotStore) -> list[str]:
-    """Return the files of snapshots that are none yet, or none any more."""
+    """Return the files of snapshots that are none yet, or none any more, or that it lacks."""
+    known = {*store.ids, *store._writing}
     found = []
     for name in store._disk.list_directory(store._directory):
         parsed = parse_snapshot_name(name)
-        if parsed is not None and parsed[1] != SUFFIX:
+        if parsed is not None and (parsed[1] != SUFFIX or parsed[0] not in known):
             found.append(f"{store._directory}/{name}")
     return found

@@ -229,7 +229,9 @@ _TOPIC_ERROR: Final = "invalid_topic_exception"
 _UNKNOWN: Final = "unknown_topic_or_partition"
 _UNDEFINED: Final = "undefined_epoch"
 """Of an epoch that no leader knows (KIP-101): an answer without an error, and without an offset."""
-_NOT_LED: Final = ("not_leader_or_follower", "kafka_storage_error")
+_NO_REPLICA: Final = "not_leader_or_follower"
+"""Also of any topic, while a broker starts or stops."""
+_NOT_LED: Final = (_NO_REPLICA, "kafka_storage_error")
 _LATEST: Final = 2**31 - 1
 
 WRONG: Final[Mapping[str, WrongRequest]] = {
@@ -353,7 +355,7 @@ WRONG: Final[Mapping[str, WrongRequest]] = {
     "reassign: nothing to cancel": _reassign(
         _RENEWED, None, errors=(("no_reassignment_in_progress", _UNKNOWN),)
     ),
-    "epoch: nowhere": _end_of_epoch(NOWHERE, 0, d.NO_EPOCH),
+    "epoch: nowhere": _end_of_epoch(NOWHERE, 0, d.NO_EPOCH, _NO_REPLICA),
     "epoch: later than all": _end_of_epoch(_KNOWN, _LATEST, d.NO_EPOCH, _UNDEFINED, *_NOT_LED),
     "epoch: not led yet": _end_of_epoch(_KNOWN, 0, _LATEST, "unknown_leader_epoch", *_NOT_LED),
     "elect: nowhere": _elect(0, _UNKNOWN),

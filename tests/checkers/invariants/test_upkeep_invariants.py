@@ -269,6 +269,7 @@ _RECOVERY = "X:log.data.data_recovery:_Opening"
     [
         (SENDS, "X:log.data.log_directory:LogDirectory._every:left-out:0", "mark-checkpointed"),
         (SNAPSHOTS, "X:kraft.log_cleaner:LogCleaner._is_too_large:sum:0", "snapshots-cleaned"),
+        (KILLED, "X:kraft.snapshot_store:SnapshotStore.publish:left-out:1", "snapshots-cleaned"),
         (GIVEN_UP, "X:kraft.log_cleaner:LogCleaner.poll:left-out:0", "snapshots-cleaned"),
         (KILLED, "X:kraft.snapshot_store:SnapshotStore.__init__:left-out:4", "snapshots-cleaned"),
         (GIVEN_UP, "X:kraft.snapshot_store:SnapshotStore.discard:relation:0", "snapshots-cleaned"),

@@ -31,8 +31,9 @@ from workloads.data.log_client import (
 )
 from workloads.data.wrong_requests import WRONG as WRONG_REQUESTS
 
-LOGS = (1178, 94, 111, 5019, 392)
-"""Short worlds, one of them with a single replica; an idle leader moves; all nodes are killed."""
+LOGS = (1178, 94, 111, 5019, 392, 40_002)
+"""Short worlds, one of them with a single replica; an idle leader moves; all nodes are killed; a
+broker that stops is asked for the end of an epoch."""
 LOSING = (RETAINED, LED_UNCLEANLY)
 
 
