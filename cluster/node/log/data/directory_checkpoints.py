@@ -87,8 +87,7 @@ def remove_clean_shutdown(disk: Disk, done: Completion) -> None:
     Where there is none, a start that was killed may have removed it: until the folder is synced, a
     power loss brings it back.
     """
-    if disk.exists(CLEAN_SHUTDOWN_FILE):
-        disk.remove(CLEAN_SHUTDOWN_FILE)
+    disk.remove(CLEAN_SHUTDOWN_FILE)
     disk.sync_directory("", done)
 
 
