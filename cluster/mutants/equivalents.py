@@ -131,5 +131,20 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:kraft.quorum.control_state:ControlState._take:number:0": (
         "no record of a log has kraft.version 0: it is finalized upwards alone"
     ),
+    "X:kraft.quorum.control_state:ControlState.forget_before:left-out:0": (
+        "older voters than the log begins with stay in memory: nobody asks for them"
+    ),
+    "X:controller.records.schema:field_table:always:0": (
+        "the tables of records are made as the module is read, before any mutant is applied"
+    ),
+    "X:controller.metadata.replay:_feature_level:sum:0": (
+        "the text of an error, by which nothing is judged"
+    ),
+    "X:broker.replication.replica_manager:ReplicaManager._start_moved:connector:0": (
+        "nobody waits for, fetches or moves what is no replica"
+    ),
+    "X:log.data.data_files:DataFiles._roll:left-out:1": (
+        "nothing here compacts a log: producers are known up to where the next batch begins"
+    ),
 }
 """Id -> the argument."""
