@@ -13,9 +13,11 @@ from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.protocol.data_messages import OffsetForLeaderEpochRequest
 from cluster.node.protocol.messages import UpdateFeaturesRequest
 from harness.plan.document import from_document
+from harness.sim import quorum_polls
 from harness.sim.answer_sight import AnswerWatch
 from harness.sim.runner import run
 from tests.checkers.invariants.watching import QUIET, broken, broken_by, found_in
+from tests.cluster.node.kraft.dynamic import add_request, dynamic_world, send, voter_ids
 from workloads.data.wrong_requests import WRONG, errors_of, has_rows
 
 IDLE = SimpleNamespace(call_later=lambda *_: None)
@@ -332,6 +334,20 @@ def test_every_wrong_request_is_refused_for_a_reason_of_its_own():
     assert all(len(fields["errors"]) == len(fields["right"]) for fields in seen.values())
 
 
+@pytest.mark.parametrize("is_changing", [False, True], ids=["no change", "a change goes on"])
+def test_a_leader_refuses_what_is_no_change_of_voters_and_goes_on(is_changing):
+    world, leader = dynamic_world(observers=1)
+    change = send(leader, add_request(world.nodes[4])) if is_changing else []
+    for what, (request, right) in quorum_polls.WRONG.items():
+        errors = [answer.error.name for answer in send(leader, request)]
+        nobody = is_changing and "nobody" in what
+        assert errors == ["request_timed_out" if nobody else right[0]], what
+        assert not broken("refusal", what=what, errors=errors, right=[right])
+    world.settle()
+    assert len(change) == is_changing
+    assert voter_ids(leader) == ((1, 2, 3, 4) if is_changing else (1, 2, 3))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("document", "mutant", "found"),
@@ -357,6 +373,7 @@ def test_every_wrong_request_is_refused_for_a_reason_of_its_own():
             )
         ),
         (WRONGS, "X:log.data.data_log:DataLog.end_offset_for_epoch:connector:0", "wrong-refused"),
+        (WRONGS, "X:kraft.reconfiguration:Reconfiguration._add:left-out:1", "wrong-refused"),
         (WRONGS, None, None),
         (LOG, None, None),
         (TOPICS, None, None),
