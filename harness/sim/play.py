@@ -289,12 +289,24 @@ class _DrawnWorld:
     async def down(self, *, healed: bool) -> None:
         """Take the nodes down if their files are to be stored; a run that broke off ends as is.
 
-        Replicas on their way between log directories are there first.
+        Replicas on their way between log directories are there first. Otherwise what a follower
+        serves, which it may do before it has written it, comes to its disk as by an orderly end.
         """
         if healed and not self.over.is_set():
             await self._arrivals()
         if healed and self._is_stored:
             await self.backend.down()
+        elif healed:
+            await self._writes()
+
+    async def _writes(self) -> None:
+        """Wait until what is under way to a disk is on it, each for a moment at which it rests."""
+        hosts = self.backend.world.nodes.values()
+        busy = [disk for host in hosts for disk in host.disks.values() if not disk.is_idle]
+        deadline_ms = self.timers.now_ms + 1000.0 * self.bound_s
+        while busy and self.timers.now_ms < deadline_ms and not self.over.is_set():
+            await asyncio.sleep(_LOOK_S)
+            busy = [disk for disk in busy if not disk.is_idle]
 
     async def _arrivals(self) -> None:
         """Wait until each replica is where the metadata have it, as long as all else may take."""

@@ -31,9 +31,9 @@ from workloads.data.log_client import (
 )
 from workloads.data.wrong_requests import WRONG as WRONG_REQUESTS
 
-LOGS = (1178, 94, 111, 5019, 392, 40_002)
+LOGS = (1178, 94, 111, 5019, 392, 40_002, 41_148)
 """Short worlds, one of them with a single replica; an idle leader moves; all nodes are killed; a
-broker that stops is asked for the end of an epoch."""
+broker that stops is asked for the end of an epoch; a follower serves what it has not written."""
 LOSING = (RETAINED, LED_UNCLEANLY)
 
 
