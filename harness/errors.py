@@ -125,7 +125,8 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename is not None else ""
         return f"{where}{error.strerror}"
-    return " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split())
+    return "".join(c if c.isprintable() else " " for c in text) or type(error).__name__
 
 
 @contextlib.contextmanager

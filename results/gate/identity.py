@@ -91,7 +91,7 @@ def disagreement(store: RunStore, plan: Mapping[str, Any], start: Event | None) 
     if not isinstance(said, dict) or said.get("name") != "start":
         return "its journal does not begin with the start of a run"
     if "seed" not in said or said["seed"] != plan.get("seed"):
-        return f"its journal is one of seed {said.get('seed')}, its plan of {plan.get('seed')}"
+        return f"its journal is one of seed {said.get('seed')!r}, its plan of {plan.get('seed')!r}"
     if plan.get("backend") == "sim":
         return None
     if said.get("run") != run:

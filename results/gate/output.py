@@ -15,9 +15,11 @@ from typing import Any
 from checkers.verdict import Status
 from results.gate.policy_gate import GateDecision, GateEntry
 from results.store.facts import Facts
+from results.store.model import one_line
 
 VERSION = 1
 """Of the JSON document. A key may come; none goes or changes its meaning without a new version."""
+_CELL_CHARACTERS_MAX = 1000
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~-])")
 
 
@@ -74,7 +76,7 @@ def _escape(text: str) -> str:
 
 def _md(text: str) -> str:
     """Escape a text so that Markdown, and HTML within it, shows it as it is."""
-    flat = html.escape(" ".join(text.split()), quote=False)
+    flat = html.escape(one_line(text, _CELL_CHARACTERS_MAX), quote=False)
     return _MARKDOWN.sub(r"\\\1", flat).replace("@", "@\u200b")  # nobody is notified
 
 

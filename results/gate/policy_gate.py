@@ -209,7 +209,8 @@ def gate_run(store: RunStore, rules: Rules) -> GateEntry:
     except RecursionError:
         reason = "not judged: a file is nested too deeply"
     except OSError as error:
-        reason = f"cannot be read: {error.filename or store.folder}: {error.strerror}"
+        place = one_line(str(error.filename or store.folder))
+        reason = f"cannot be read: {place}: {error.strerror}"
     return GateEntry(name, Status.UNKNOWN, f"{name}: {reason}")
 
 
@@ -237,7 +238,8 @@ def _gate_run(store: RunStore, rules: Rules) -> GateEntry:
         refusal = one_line(str(error))
     if refusal is not None:
         # A verdict that is worse than the refusal stays what it is.
-        status, line = worst((results.status, Status.UNKNOWN)), f"{results.status}, but {refusal}"
+        status = worst((results.status, Status.UNKNOWN))
+        line = f"{results.status}, but {refusal}"
     elif is_canary(plan, rules.canaries):
         status, line = _of_canary(plan, results)
     elif results.status is not Status.PASS:

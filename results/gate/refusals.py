@@ -135,6 +135,8 @@ def _changed_file(store: RunStore, chain: Chain) -> str | None:
 def _what_became_of(store: RunStore, name: str) -> str:
     path = store.folder / name
     plain = os.path.lexists(path) and stat.S_ISREG(path.lstat().st_mode)
+    if plain and not os.access(path, os.R_OK):
+        return f"{name} cannot be read by this user"
     return f"{name} is {'not what was recorded' if plain else 'missing or no file'}"
 
 

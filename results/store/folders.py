@@ -13,6 +13,7 @@ sockets and devices are not opened. Each of these is named, for the runs behind 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +35,10 @@ _PAGES = {
 }
 """What makes a page that of a run: other tools give their files the same names."""
 _PAGE_BYTES_MAX = 1 << 27
-_ARCHIVES = (".zip", ".7z", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
+_ARCHIVE = re.compile(
+    r"\.(zip|7z|rar|cpio|t(gz|az|b2|bz2?|xz|lz|lz4|zst?)|tar(\.\w+)?)", re.IGNORECASE
+)
+"""How the name of an archive ends."""
 
 
 @dataclass
@@ -81,9 +85,11 @@ def walk(roots: Sequence[Path]) -> Walk:
         if not _is_of_nodes(folder):
             found.unread += [(Path(e), "is an archive") for e in entries if _is_archive(e)]
     for link in links:
-        if link.is_file() or os.path.realpath(link) in walked:
+        # Not Path.is_file, which raises for a circle, and for a name that is too long.
+        if os.path.isfile(link) or os.path.realpath(link) in walked:  # noqa: PTH113
             continue
-        found.unread.append((link, "is a link to a folder" if link.is_dir() else "is a dead link"))
+        leads_on = os.path.isdir(link)  # noqa: PTH112
+        found.unread.append((link, "is a link to a folder" if leads_on else "is a dead link"))
     return found
 
 
@@ -92,7 +98,9 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_archive(entry: os.DirEntry[str]) -> bool:
-    return entry.name.lower().endswith(_ARCHIVES) and not _is_folder(entry)
+    suffixes = Path(entry.name).suffixes
+    names = ("".join(suffixes[-2:]), "".join(suffixes[-1:]))
+    return any(map(_ARCHIVE.fullmatch, names)) and not _is_folder(entry)
 
 
 def _is_of_nodes(folder: Path) -> bool:
@@ -103,7 +111,7 @@ def _is_of_nodes(folder: Path) -> bool:
 
 def _odd(entries: list[os.DirEntry[str]]) -> Iterator[tuple[Path, str]]:
     for entry in entries:
-        if not (_is_folder(entry) or entry.is_file() or entry.is_symlink()):
+        if not (_is_folder(entry) or entry.is_symlink() or entry.is_file()):
             mode = entry.stat(follow_symlinks=False).st_mode
             kinds = ((stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"))
             kind = next((name for is_kind, name in kinds if is_kind(mode)), "device")

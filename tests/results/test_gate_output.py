@@ -139,6 +139,7 @@ def test_hostile_text_stays_text_in_markdown(hostile):
     assert "[x](" not in page
     assert "**b**" not in page
     assert "@all" not in page
+    assert all(c.isprintable() or c in "\n\u200b" for c in page)
     assert all(line.count("|") - line.count("\\|") in {0, 4, 5} for line in page.splitlines())
 
 

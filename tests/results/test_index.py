@@ -233,11 +233,22 @@ def test_the_command_links_the_reports_that_are_there(tmp_path):
 def test_archives_are_named_but_for_those_among_the_files_of_nodes(tmp_path):
     (tmp_path / "run/nodes/n1/inner").mkdir(parents=True)
     (tmp_path / "run/nodes/n2").mkdir()
-    archives = ("run/nodes/n1/backup.tar.gz", "run/nodes/n2/a.zip", "run/old.TGZ", "runs.zip")
-    for name in ("run/plan.json", "run/nodes/n1/inner/plan.json", *archives):
+    of_nodes = ("run/nodes/n1/backup.tar.gz", "run/nodes/n2/a.zip")
+    named = {"old.TGZ", "runs.zip", "a.txz", "b.tar.lz4", "c.rar", "d.7z", "e.tbz2", "f.cpio"}
+    archives = (*of_nodes, *(f"run/{name}" for name in named))
+    for name in ("run/plan.json", "run/nodes/n1/inner/plan.json", "run/trace.jsonl.gz", *archives):
         (tmp_path / name).touch()
     unread = {path.name for path, _ in walk([tmp_path]).unread}
-    assert unread == {"old.TGZ", "runs.zip"}
+    assert unread == named
+
+
+def test_a_link_that_leads_nowhere_is_named(tmp_path):
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    (tmp_path / "long").symlink_to("x" * 1000)
+    assert sorted(walk([tmp_path]).unread) == [
+        (tmp_path / "circle", "is a dead link"),
+        (tmp_path / "long", "is a dead link"),
+    ]
 
 
 def test_what_was_not_looked_into_is_printed_and_is_on_the_page(tmp_path):
