@@ -14,7 +14,7 @@ from typing import Any, Final
 from cluster.names import unknown
 from cluster.systems.kafka.installation import raft_libraries, raft_version
 from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
-from cluster.systems.kraft import KraftLayout, KraftSystem
+from cluster.systems.kraft import FETCH_TIMEOUT, KraftLayout, KraftSystem
 
 NAME: Final = "kafka-raft"
 OWN: Final = "kraft"
@@ -24,7 +24,6 @@ QUORUM: Final = "quorum"
 STATIC, DYNAMIC = "static", "dynamic"
 RELEASES: Final = ("3.9", "4.0", "4.1", "4.2", "4.3", "4.4")
 """Those whose interface is known."""
-FETCH_TIMEOUT: Final = "controller.quorum.fetch.timeout.ms"
 REQUEST_TIMEOUT: Final = "controller.quorum.request.timeout.ms"
 
 SETTINGS: Final[Mapping[str, int]] = {

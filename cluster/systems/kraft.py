@@ -22,6 +22,7 @@ from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
 from cluster.systems.secured import RunSecurity
 
 REGISTRATION = "kraftprobe.registration"
+FETCH_TIMEOUT = "controller.quorum.fetch.timeout.ms"
 FORWARDING_HOLD = "kraftprobe.forwarding.hold"
 LOG_DIRS = "kraftprobe.log.dirs"
 """How many log directories a node's broker has: the first is that of the metadata."""
@@ -43,7 +44,7 @@ except PackageNotFoundError:
 NODE_SETTINGS: Mapping[str, int] = {
     "controller.quorum.election.timeout.ms": 1000,  # Kafka's own
     "controller.quorum.election.backoff.max.ms": 1000,  # Kafka's own
-    "controller.quorum.fetch.timeout.ms": 1000,  # Kafka: 2000; fail-over starts with it
+    FETCH_TIMEOUT: 1000,  # Kafka: 2000; fail-over starts with it
     "controller.quorum.append.linger.ms": 25,  # Kafka's own
     "controller.quorum.request.timeout.ms": 1000,  # Kafka: 2000; not above the fetch timeout
     "controller.quorum.retry.backoff.ms": 20,  # Kafka's own

@@ -19,7 +19,7 @@ from cluster.node.kraft.quorum.config import CHECK_QUORUM_FETCH_TIMEOUTS
 from cluster.systems.kafka.kafka_system import NAME as KAFKA
 from cluster.systems.kafka.kafka_system import SESSION_TIMEOUT
 from cluster.systems.kafka.kafka_system import SETTINGS as KAFKA_SETTINGS
-from cluster.systems.kraft import NODE_SETTINGS
+from cluster.systems.kraft import FETCH_TIMEOUT, NODE_SETTINGS
 from harness.errors import WrongAnswerError, is_expected, one_line
 from harness.plan.document import from_document
 from harness.plan.plan import Plan, parameters_in
@@ -95,10 +95,9 @@ def _of_upgrades(plan: Plan, session_ms: int) -> Iterator[CheckSpec]:
 def _starts(plan: Plan) -> dict[str, Any]:
     """Return what the plan has of the fields of a `start`, where nodes trace them."""
     settings = {**NODE_SETTINGS, **plan.node_settings}
-    fetch_timeout_ms = settings["controller.quorum.fetch.timeout.ms"]
     if plan.kind.traced is not None and not plan.whole_traces:
         return {}
-    timeout_ms = CHECK_QUORUM_FETCH_TIMEOUTS * int(fetch_timeout_ms)
+    timeout_ms = CHECK_QUORUM_FETCH_TIMEOUTS * int(settings[FETCH_TIMEOUT])
     return {"mutant": plan.mutant, "check_quorum_timeout_ms": timeout_ms}
 
 

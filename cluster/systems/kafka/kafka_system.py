@@ -18,7 +18,13 @@ from cluster.systems.base import Listeners, Placement, System, TraceReader
 from cluster.systems.kafka.installation import BRIEF, Installation, advertises_controllers
 from cluster.systems.kafka.output_traces import OutputReader
 from cluster.systems.kafka.roles import Roles
-from cluster.systems.kraft import API_VERSIONS_PING, KraftLayout, cluster_id_of, quorum_of
+from cluster.systems.kraft import (
+    API_VERSIONS_PING,
+    FETCH_TIMEOUT,
+    KraftLayout,
+    cluster_id_of,
+    quorum_of,
+)
 from cluster.systems.secured import RunSecurity
 
 NAME: Final = "apache-kafka"
@@ -28,7 +34,6 @@ LOGGING: Final = "log4j2.properties"
 START_FILE: Final = "start.json"
 
 SESSION_TIMEOUT: Final = "broker.session.timeout.ms"
-FETCH_TIMEOUT: Final = "controller.quorum.fetch.timeout.ms"
 SETTINGS: Mapping[str, object] = {
     "controller.quorum.election.timeout.ms": 1000,  # Kafka's own
     "controller.quorum.election.backoff.max.ms": 1000,  # Kafka's own

@@ -27,15 +27,8 @@ from cluster.backends.sim.world import OwnProgram, SimNode, SimWorld
 from cluster.backends.terms import BackendError
 from cluster.node.kraft.quorum.config import CHECK_QUORUM_FETCH_TIMEOUTS
 from cluster.node.protocol.apis import SPOKEN, ApiKey, VersionRange
-from cluster.systems.kafka_raft import (
-    FETCH_TIMEOUT,
-    OWN,
-    REQUEST_TIMEOUT,
-    SETTINGS,
-    config_of,
-    node_runs,
-)
-from cluster.systems.kraft import NODE_SETTINGS, REGISTRATION, cluster_id_of
+from cluster.systems.kafka_raft import OWN, REQUEST_TIMEOUT, SETTINGS, config_of, node_runs
+from cluster.systems.kraft import FETCH_TIMEOUT, NODE_SETTINGS, REGISTRATION, cluster_id_of
 
 SPIN_MS_MAX: Final = 10_000.0
 """How long a node may poll without waiting."""
