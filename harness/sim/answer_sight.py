@@ -71,7 +71,7 @@ class AnswerWatch:
     """See the module."""
 
     def __init__(self, world: SimWorld, watcher: Watcher) -> None:
-        self._nodes = world.nodes
+        self._world = world
         self._watcher = watcher
         self._topics: dict[tuple[str, int], tuple[object, Node, int, list[str | None]]] = {}
         """By node and identity: a request about topics that the active controller has to answer,
@@ -101,7 +101,7 @@ class AnswerWatch:
         self._ask_later()
 
     def _node(self, name: str) -> Node | None:
-        process = self._nodes[name].process
+        process = self._world.nodes[name].process
         return None if process is None else process.node
 
     def _hear_topics(self, name: str, request: Any) -> None:
@@ -240,16 +240,12 @@ class AnswerWatch:
 
     def _ask_for_metadata(self) -> None:
         """Let each node that runs describe its topics anew, over no link: nothing comes of it."""
-        for name, host in self._nodes.items():
-            process = host.process
-            if process is None or not process.runs or process.node is None:
-                continue
-            image, known = process.node.controller.image, self._described.get(name)
+        for host, process, node in self._world.running():
+            image, known = node.controller.image, self._described.get(host.name)
             if known != (at := (process.incarnation, image.offset)):
-                self._described[name] = at
-                cluster = process.node._cluster
-                answer = describe_metadata(_OF_ALL, image.state, cluster, "CLIENT", NO_NODE)
-                self._look_at_partitions(name, _OF_ALL, answer)
+                self._described[host.name] = at
+                answer = describe_metadata(_OF_ALL, image.state, node._cluster, "CLIENT", NO_NODE)
+                self._look_at_partitions(host.name, _OF_ALL, answer)
         self._ask_later()
 
     def _look_at_partitions(self, name: str, request: object, response: Any) -> None:

@@ -52,12 +52,9 @@ class FolderWatch:
                 self._look_at_use(process, directory)
 
     def _look(self) -> None:
-        for host in self._world.nodes.values():
-            process = host.process
-            manager = process.node.replicas if process is not None and process.node else None
-            if process is None or not process.runs or manager is None:
-                continue
-            if manager._is_started and not manager._is_stopped:
+        for _, process, node in self._world.running():
+            manager = node.replicas
+            if manager is not None and manager._is_started and not manager._is_stopped:
                 for directory in manager.logs.online:
                     self._look_at(process, directory)
         self._world.scheduler.call_later(_LOOK_MS, self._look)

@@ -10,7 +10,6 @@ nothing: so a world is the same whether it is asked or not.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from itertools import cycle
 from typing import Any, Final
 
@@ -90,21 +89,15 @@ class QuorumPolls:
         world.scheduler.call_later(_WRONG_MS, self._ask_all_wrong)
 
     def _ask_all(self) -> None:
-        for host, node in self._running():
+        for host, _, node in self._world.running():
             self._ask(host, node)
         self._world.scheduler.call_later(_EVERY_MS, self._ask_all)
 
     def _ask_all_wrong(self) -> None:
         what = next(self._wrong)
-        for host, node in self._running():
+        for host, _, node in self._world.running():
             self._ask_wrong(host.name, node, what)
         self._world.scheduler.call_later(_WRONG_MS, self._ask_all_wrong)
-
-    def _running(self) -> Iterator[tuple[SimNode, Node]]:
-        for host in self._world.nodes.values():
-            process = host.process
-            if process is not None and process.runs and process.node is not None:
-                yield host, process.node
 
     def _ask(self, host: SimNode, node: Node) -> None:
         answers: list[Any] = []

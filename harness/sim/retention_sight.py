@@ -77,10 +77,9 @@ class RetentionWatch:
             self._asked |= {(topic.name, int(each.partition_index)) for each in topic.partitions}
 
     def _look(self) -> None:
-        for host in self._world.nodes.values():
-            process = host.process
-            manager = process.node.replicas if process is not None and process.node else None
-            if process is None or not process.runs or manager is None or manager._is_stopped:
+        for host, process, node in self._world.running():
+            manager = node.replicas
+            if manager is None or manager._is_stopped:
                 continue
             interval_ms = manager.config.retention_check_interval_ms
             at = process.name, process.incarnation

@@ -119,26 +119,23 @@ class UpkeepWatch:
 
     def _look(self) -> None:
         self._looks += 1
-        for host in self._world.nodes.values():
-            process = host.process
-            if process is None or not process.runs or process.node is None:
-                continue
+        for host, process, node in self._world.running():
             if self._of(process).clock_ms != host.clock.offset_ms:
                 continue
-            if process.node.replicas is not None:
-                self._look_at_requests(process, process.node.replicas)
-                self._look_at_watches(process, process.node.replicas)
-                self._look_at_logs(process, process.node.replicas)
+            if node.replicas is not None:
+                self._look_at_requests(process, node.replicas)
+                self._look_at_watches(process, node.replicas)
+                self._look_at_logs(process, node.replicas)
             is_still = host.disk.is_idle and not host.disk.detached
-            if is_still and not process.node.raft._halted:
-                self._look_at_size(process, process.node)
+            if is_still and not node.raft._halted:
+                self._look_at_size(process, node)
             if self._looks % _SELDOM:
                 continue
             if is_still:
-                self._look_at_files(process, process.node)
-            if process.node.replicas is not None:
-                self._look_at_checkpoints(process, process.node.replicas)
-                self._look_at_indexes(process, process.node.replicas)
+                self._look_at_files(process, node)
+            if node.replicas is not None:
+                self._look_at_checkpoints(process, node.replicas)
+                self._look_at_indexes(process, node.replicas)
         self._world.scheduler.call_later(_OFTEN_MS, self._look)
 
     def _of(self, process: Incarnation) -> _Seen:

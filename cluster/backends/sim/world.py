@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePath
 from typing import Literal, Protocol
@@ -30,7 +30,7 @@ from cluster.backends.sim.mesh import Mesh
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
-from cluster.node.assembly import NodeSignal
+from cluster.node.assembly import Node, NodeSignal
 from cluster.node.config import NodeConfig, parse_config
 from cluster.node.controller.records import remember_records
 from cluster.node.log.batch.control import remember_control
@@ -267,6 +267,13 @@ class SimWorld:
         self._pids = 0
 
     # -- processes -------------------------------------------------------------------------------
+
+    def running(self) -> Iterator[tuple[SimNode, Incarnation, Node]]:
+        """Yield the hosts whose process runs and has opened its log, as one of this repository."""
+        for host in self.nodes.values():
+            process = host.process
+            if process is not None and process.runs and process.node is not None:
+                yield host, process, process.node
 
     def start(self, name: str, ready: Callable[[str | None], None] | None = None) -> None:
         """Start a dead node; `ready(None)`, or `ready(reason)` if it ends. Raises BackendError."""
