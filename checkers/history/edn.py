@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from checkers.history import HistoryError
@@ -239,7 +240,22 @@ def _read_tagged(tag: str, form: Any) -> Any:
         return form
     if tag[1:] in _TUPLE_TAGS and isinstance(form, list) and len(form) == 2:
         return IndependentTuple(form)
+    if tag == "#inst" and type(form) is str:
+        form = _instant(form)
+    elif tag == "#uuid" and type(form) is str:
+        form = form.lower()
     return {Symbol(tag): form}
+
+
+def _instant(text: str) -> str:
+    """Return an instant as Clojure prints it, to the millisecond, whatever zone it is given in."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC)
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}-00:00"
 
 
 def _in_namespace(namespace: str, form: Any) -> Any:

@@ -80,7 +80,7 @@ def query(sql: str, entries: Sequence[Entry]) -> pa.Table:
             if len(set(result.column_names)) < result.num_columns:
                 raise QueryError("two columns have one name: give each its own with AS")
             return result
-    except (duckdb.Error, pa.ArrowException, OSError) as error:
+    except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
         line = " ".join(str(error).split())[:500]
         if isinstance(error, duckdb.InvalidInputException):
             line = _damage(tables[name] for name in _STORED) or line

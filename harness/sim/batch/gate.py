@@ -9,6 +9,7 @@ same rows.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from checkers.verdict import Status, worst
-from cluster.systems.kinds import SystemRequest
+from cluster.systems.kinds import SettingError, SystemRequest
 from harness.plan.plan import Plan
 from harness.sim.batch.batch import Batch, run_plainly
 from harness.sim.batch.chunks import BatchPlan, Row, batch_signer, plan_of
@@ -47,7 +48,7 @@ def gate_batch(
         )
         # Code and request decide every row, so that a copy of a batch is the same batch.
         identity = digest_of(folder / BATCH_MARK).sha256 or identity
-    except StoreError as error:
+    except (StoreError, SettingError) as error:
         status, line = Status.UNKNOWN, f"not judged: {one_line(str(error))}"
     except (OSError, RecursionError) as error:
         line = f"cannot be read: {one_line(str(error)) or type(error).__name__}"
@@ -75,7 +76,7 @@ def _gate(
     if refusal is not None:
         return worst((status, Status.UNKNOWN)), f"{status}, but {refusal}", facts
     if judge_again:
-        again = _again(plan, code, rows)
+        again = _not_again(plan, signer) or _again(plan, code, rows)
         status = worst((status, again[0]))
         text += f"; {again[1]}"
     if summary["too_little"]:
@@ -111,9 +112,14 @@ def _facts(plan: BatchPlan, code: str, rows: Mapping[int, Row], summary: Row) ->
     )
 
 
+def _options(plan: BatchPlan) -> dict[str, str]:
+    """Return the system's options, which name what its nodes ran where that is not this code."""
+    return dict((plan.campaign or plan.system or {}).get("system_options", {}))
+
+
 def _releases(plan: BatchPlan, first: Plan) -> tuple[str, ...]:
     """Name what its nodes ran where that is not this code; each seed draws of the same releases."""
-    options = {**first.system_options, **(plan.system or {}).get("system_options", {})}
+    options = {**first.system_options, **_options(plan)}
     versions = dict(first.kind.versions(SystemRequest(first.node_settings, options)))
     return builds_of({"system": first.system, "versions": versions})
 
@@ -125,6 +131,14 @@ def _refusal(folder: Path, summary: Row) -> str | None:
             "about a release"
         )
     return wrong_summary(folder, summary)
+
+
+def _not_again(plan: BatchPlan, signer: str | None) -> tuple[Status, str] | None:
+    """Say why a batch may not run again: nobody vouches for a program that a stored file names."""
+    if signer is not None or not any(os.sep in value for value in _options(plan).values()):
+        return None
+    line = "it is not judged again: its build lies in a folder, and no signer of a policy names it"
+    return Status.UNKNOWN, line
 
 
 def _again(plan: BatchPlan, code: str, rows: Mapping[int, Row]) -> tuple[Status, str]:

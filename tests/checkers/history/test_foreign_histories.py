@@ -175,6 +175,10 @@ def test_an_event_without_a_process_has_a_key_as_well(written, tag):
         ("{:a 1}", "{:a 1}", True),
         (":nil", ":nil", True),
         ('#uuid "x"', '"x"', False),
+        ('#uuid "AB"', '#uuid "ab"', True),
+        ('#inst "2020-01-01T01:00:00+01:00"', '#inst "2020-01-01T00:00:00.000-00:00"', True),
+        ('#inst "2020-01-01"', '#inst "2020-01-01T00:00:00.001Z"', False),
+        ('#inst "x"', '#inst "x"', True),
         ("[1 #{:a}]", '[1 #{"a"}]', False),
     ],
 )

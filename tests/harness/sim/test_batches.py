@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ import harness
 import porcupine_py
 from checkers.earned import EARNED
 from checkers.verdict import CheckResult, Status
+from cluster.systems.kafka.installation import _RAFT_JARS
 from harness.commands import sim
 from harness.errors import BatchError
 from harness.policy.document import Policy, Require
@@ -107,6 +109,32 @@ def test_the_gate_takes_mutant_and_system_of_a_batch_from_what_its_seeds_play(tm
     assert "M35" == summary["mutant"] == faulty.facts.mutant
     assert "it ran mutant M35" in faulty.line
     assert (other.facts.system, other.facts.build) == ("kafka-raft", "4.1.0,kraft")
+
+
+def test_the_gate_runs_no_build_that_a_stored_file_names(tmp_path, monkeypatch):
+    batch, build = tmp_path / "batch", tmp_path / "build/libs"
+    build.mkdir(parents=True)
+    for jar in _RAFT_JARS:
+        with zipfile.ZipFile(build / f"{jar.replace('*', '4.1.0')}.jar", "w") as file:
+            file.writestr("Main.class", "")
+    run(batch, BatchPlan(0, 1, duration_ms=500.0))
+    asked = json.loads((batch / "batch.json").read_text())
+    system = {"system": "kafka-raft", "system_options": {"version": str(build.parent)}}
+    asked |= {"system": system, "builds": BatchPlan(0, 1, system=system).to_json()["builds"]}
+    (batch / "batch.json").write_text(json.dumps(asked))
+    monkeypatch.setattr("harness.sim.batch.gate.run_plainly", lambda *_: pytest.fail("it ran"))
+    entry = gate_batch(batch, allow_no_faults=True, judge_again=True)
+    assert entry.status is Status.UNKNOWN
+    assert "not judged again: its build lies in a folder" in entry.line
+
+
+def test_a_batch_of_a_system_that_is_unusable_keeps_the_gate_shut(tmp_path):
+    run(tmp_path, BatchPlan(0, 1, duration_ms=500.0))
+    path = tmp_path / "batch.json"
+    system = {"system": "kafka-raft", "system_options": {"version": "0.8"}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"system": system}))
+    entry = gate_batch(tmp_path, allow_no_faults=True, judge_again=False)
+    assert entry.status is Status.UNKNOWN, entry.line
 
 
 def test_a_request_of_all_seeds_is_refused_at_once(tmp_path):
