@@ -251,10 +251,10 @@ def _instant(text: str) -> str:
     """Return an instant as Clojure prints it, to the millisecond, whatever zone it is given in."""
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(UTC)
+    except (ValueError, OverflowError):  # none, or one that no other zone has a year for
         return text
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(UTC)
     return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}-00:00"
 
 

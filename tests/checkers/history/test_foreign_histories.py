@@ -179,6 +179,7 @@ def test_an_event_without_a_process_has_a_key_as_well(written, tag):
         ('#inst "2020-01-01T01:00:00+01:00"', '#inst "2020-01-01T00:00:00.000-00:00"', True),
         ('#inst "2020-01-01"', '#inst "2020-01-01T00:00:00.001Z"', False),
         ('#inst "x"', '#inst "x"', True),
+        ('#inst "0001-01-01T00:00:00+14:00"', '#inst "0001-01-01T00:00:00+14:00"', True),
         ("[1 #{:a}]", '[1 #{"a"}]', False),
     ],
 )
