@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from cluster.backends.base import Backend, BackendError, NodeState
 from cluster.values import valueclass
@@ -43,6 +44,8 @@ Act = Callable[[str], Awaitable[Seen]]
 
 _families: dict[str, str] = {}
 """Fault -> its family."""
+_healed: WeakKeyDictionary[Backend, set[object]] = WeakKeyDictionary()
+"""Keys of injections with a heal that was tried."""
 
 
 class NodeFault(FaultKind):
@@ -87,12 +90,21 @@ class NodeFault(FaultKind):
         return _judge(injection, detail, seen, injection.detail.get("reason"))
 
     async def heal(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.heal`. One that had ended before its first did not bite (`ended_early`)."""
+        healed = _healed.setdefault(view.backend, set())
+        is_first, early = injection.verified and injection.key not in healed, list[str]()
+        healed.add(injection.key)
+
         async def undo(node: str) -> Seen:
+            if is_first:
+                with contextlib.suppress(BackendError):  # whatever it is, it must be healed
+                    early.extend(filter(None, [await self.lapse(view, node, injection)]))
             await self.undo(view, node, injection)
             return await self.check_gone(view, node, injection)
 
         seen = await on_each(injection.targets, undo)
-        return _judge(injection, self._detail(seen, injection.detail["chosen"]), seen)
+        detail = self._detail(seen, injection.detail["chosen"])
+        return _judge(injection, detail | ({"ended_early": early} if early else {}), seen)
 
     def _detail(self, seen: Mapping[str, Seen], chosen: object) -> dict[str, Any]:
         detail: dict[str, Any] = {"nodes": _details(seen), "chosen": chosen}
@@ -124,6 +136,10 @@ class NodeFault(FaultKind):
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Measure whether it bites there."""
         raise NotImplementedError
+
+    async def lapse(self, view: View, node: str, injection: Injection) -> str:  # noqa: ARG002
+        """Say why it is over at its heal, where it can end by itself; empty when it bites still."""
+        return ""
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Undo what is left of it on one node: start it where it is dead. Raises BackendError."""

@@ -29,8 +29,10 @@ from cluster.backends.processes.records import (
     TRIAL,
     RecordedProcess,
     identify,
+    is_orphaned,
     may_name,
     own_identity,
+    own_place,
     pid_namespace,
     read_recorded,
     state_of,
@@ -77,7 +79,7 @@ def find_leftovers(runs: Path | None = None, run_id: str | None = None) -> list[
 
     titled = titled_processes()
     for folder, processes in recorded.items():
-        for process in _recorded_nodes(processes, run_id):
+        for process in _recorded_nodes(folder, processes, run_id):
             supports = ":" in process.role
             group = _group_of(process.identity, titled)
             for identity in group if _is_dead(process.identity) else (process.identity, *group):
@@ -96,13 +98,17 @@ def abandoned_mounts(runs: Path | None = None, run_id: str | None = None) -> lis
     return [
         mount
         for mount in mounts()
-        if (mount.run_id == run_id or (run_id is None and _is_dead(mount.harness)))
+        if (mount.run_id == run_id or (run_id is None and _is_orphaned(mount)))
         and (
             runs is None
             or mount.folder.is_relative_to(runs.absolute())
             or mount.run_id.startswith(TRIAL)
         )
     ]
+
+
+def _is_orphaned(mount: Mount) -> bool:
+    return mount.namespace == pid_namespace() and _is_dead(mount.harness)
 
 
 def clean(leftovers: Iterable[Leftover]) -> list[Leftover]:
@@ -134,14 +140,13 @@ def _run_folders(runs: Path) -> list[Path]:
 
 
 def _recorded_nodes(
-    processes: Iterable[RecordedProcess], run_id: str | None
+    folder: Path, recorded: Iterable[RecordedProcess], run_id: str | None
 ) -> Iterator[RecordedProcess]:
-    recorded = tuple(processes)
-    harnesses = [process for process in recorded if process.role == "harness"]
-    orphaned = bool(harnesses) and all(_is_dead(process.identity) for process in harnesses)
+    """Yield what a harness of this place recorded: elsewhere the numbers are others'."""
+    orphaned, here = is_orphaned(folder), own_place()
     for process in recorded:
         wanted = orphaned if run_id is None else process.run_id == run_id
-        if wanted and process.role != "harness":
+        if wanted and process.role != "harness" and process.place == here:
             yield process
 
 

@@ -96,6 +96,9 @@ class HostedBackend(ProcessBackend):
         )
         return LinkMeasure(by_source, by_target, await self.rules.bytes_since_cut(link))
 
+    async def wait_until_lost(self) -> str:
+        return await self.provider.wait_until_lost()
+
     def abilities(self) -> Abilities:
         """See `Backend.abilities`; without any before `up`."""
         return self._abilities

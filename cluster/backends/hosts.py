@@ -145,6 +145,9 @@ class HostProvider(Protocol):
         `plain_connect` where the harness's machine has a route there.
         """
 
+    async def wait_until_lost(self) -> str:
+        """See `Backend.wait_until_lost`."""
+
     async def tear_down(self) -> None:
         """End and remove everything that it made; idempotent, right after a failed `create` too."""
 

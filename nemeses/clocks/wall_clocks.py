@@ -51,6 +51,12 @@ class ClockFault(NodeFault):
         asked_ms = self.setting(injection.detail["chosen"][node]).offset_ms
         return await _reads(view, node, asked_ms, {"asked_ms": asked_ms})
 
+    async def lapse(self, view: View, node: str, injection: Injection) -> str:
+        """Measure it once more: what moves a clock is a process, which may have ended."""
+        wrong = (await self.bites(view, node, injection)).wrong
+        is_made = wrong and (await clocks_of(view).measure(node)).setting is not None
+        return "" if is_made else wrong
+
     async def undo(self, view: View, node: str, injection: Injection) -> None:  # noqa: ARG002
         """Show the true time again."""
         await clocks_of(view).set(node, ClockSetting())

@@ -18,6 +18,7 @@ import time
 
 RUN_LABEL = "KRAFTPROBE_RUN"
 SUPPORT_LABEL = "KRAFTPROBE_SUPPORT"
+TABLE = "/proc/self/mountinfo"
 
 
 def find_processes(folder: str, run: str, *, support: bool) -> list[int]:
@@ -59,7 +60,9 @@ def clean(folder: str, run: str, *, keep: bool = False) -> None:
     # A node that still ran would see its disk fail, and end itself for a reason that is no fault.
     kill_all(folder, run, support=False)
     for point in reversed(mounts_below(folder)):
-        subprocess.run(["umount", "-l", point], capture_output=True)
+        for command in (["umount", "-l"], ["fusermount3", "-uz"]):  # the other one needs no root
+            if point in mounts_below(folder) and shutil.which(command[0]):
+                subprocess.run([*command, point], capture_output=True)
     kill_all(folder, run, support=True)
     unfilter(run)
     if not keep:
@@ -93,7 +96,7 @@ def shares_network(pid: int, own: str) -> bool:
 def mounts_below(folder: str) -> list[str]:
     """Mount points below the folder, outer ones first."""
     whole = os.path.realpath(folder) + "/"
-    with open("/proc/self/mountinfo") as file:
+    with open(TABLE, errors="surrogateescape") as file:
         points = {line.split()[4].replace("\\040", " ") for line in file}
     return sorted(point for point in points if (point + "/").startswith(whole))
 

@@ -32,7 +32,8 @@ def process_state(pid: int) -> tuple[str, str] | None:
     Nor one that this user may look at: proc's `hidepid` shows the numbers of others' at most.
     """
     try:
-        with open(f"/proc/{pid}/stat") as file:  # the command name before ")" may hold anything
+        # The command name before ")" may hold anything: one of letters is cut within a letter.
+        with open(f"/proc/{pid}/stat", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
@@ -79,12 +80,15 @@ def _signal_each(members: Sequence[tuple[int, int]], number: int) -> None:
 def _members(leader: int, run: str) -> Iterator[tuple[int, int]]:
     """Yield each live process of a group but its leader, and a handle that the caller closes."""
     label = f"{RUN_LABEL}={run}".encode()
-    for name in os.listdir("/proc") if sys.platform == "linux" else ():
+    names: list[str] = []
+    with contextlib.suppress(OSError):  # out of descriptors: the leader's end is known all the same
+        names = os.listdir("/proc") if sys.platform == "linux" else []
+    for name in names:
         if not name.isdecimal() or int(name) == leader or group_of(name) != leader:
             continue
         try:
             handle = os.pidfd_open(int(name))
-        except ProcessLookupError:
+        except OSError:
             continue
         shown = environment_of(name)
         if group_of(name) == leader and shown is not None and (label in shown or not shown):
@@ -98,7 +102,7 @@ def group_of(pid: str) -> int | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             state, _, group = file.read().rpartition(b")")[2].split()[:3]
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+    except OSError:
         return None
     return None if state in b"ZXx" else int(group)
 

@@ -111,9 +111,6 @@ class DockerBackend(HostedBackend):
         if self._needs_disks:  # now: what is mounted by an `up` that fails is to go as well
             self.surround(self._disks)
 
-    async def wait_until_lost(self) -> str:
-        return await self._containers.wait_until_lost()
-
     async def _prepare_folder(self, node: str, folder: Path) -> None:
         assert folder == self.node_folder(node), "provider and backend mean one folder"
         if self._needs_disks:

@@ -1,7 +1,8 @@
 """The mounts that runs put over their nodes' data folders: labelled, found and removed.
 
 A mount is a run's when the kernel's table shows the toolkit's type and a label
-`kraftprobe#<run id>#<harness pid>:<its start time>#<node>` as its source. Nothing else is touched.
+`kraftprobe#<run id>#<harness pid>:<its start time>#<node>#<process namespace of that pid>` as its
+source. Nothing else is touched.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from pathlib import Path, PurePath
 from typing import TypeVar
 
 from cluster.backends.base import ProcessIdentity
+from cluster.backends.processes.records import pid_namespace
 from cluster.values import valueclass
 
 FUSE_TYPE = "fuse.kraftprobe"
-_LABEL = re.compile(r"kraftprobe#([^#]+)#(\d+):([^#]+)#([^#]+)")
+_TABLE = Path("/proc/self/mountinfo")
+_LABEL = re.compile(r"kraftprobe#([^#]+)#(\d+):([^#]+)#([^#]+)#(\d+)")
 _TIMEOUT_S = 10.0
 _HEAL_TIMEOUT_S = 2.0
 PathT = TypeVar("PathT", bound=PurePath)
@@ -35,26 +38,28 @@ class Mount:
     harness: ProcessIdentity
     node: str
     folder: Path
+    namespace: int
+    """Where the harness has that pid."""
 
 
 def mount_label(run_id: str, harness: ProcessIdentity, node: str) -> str:
     """Name a mount after its run, harness and node."""
     assert "#" not in run_id, "a run's name has no number sign"
-    return f"kraftprobe#{run_id}#{harness.pid}:{harness.started}#{node}"
+    return f"kraftprobe#{run_id}#{harness.pid}:{harness.started}#{node}#{pid_namespace()}"
 
 
 def mounts() -> Iterator[Mount]:
     """List the mounts of runs on this machine."""
     if sys.platform != "linux":
         return
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+    for line in _TABLE.read_text(encoding="utf-8", errors="surrogateescape").split("\n")[:-1]:
         before, _, after = line.partition(" - ")
         kind, source = after.split(" ")[:2]
         found = _LABEL.fullmatch(_plain(source))
         if kind == FUSE_TYPE and found:
-            run_id, pid, started, node = found.groups()
-            folder = Path(_plain(before.split(" ")[4]))
-            yield Mount(run_id, ProcessIdentity(int(pid), started), node, folder)
+            run_id, pid, started, node, namespace = found.groups()
+            folder, harness = Path(_plain(before.split(" ")[4])), ProcessIdentity(int(pid), started)
+            yield Mount(run_id, harness, node, folder, int(namespace))
 
 
 def state_folder(folder: PathT) -> PathT:
@@ -85,9 +90,10 @@ def unmount(mount: Mount) -> bool:
             return True
         program = shutil.which(command[0])
         if program is not None:
-            subprocess.run(  # noqa: S603  (names are ours)
-                [program, *command[1:]], check=False, capture_output=True, timeout=_TIMEOUT_S
-            )
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run(  # noqa: S603  (names are ours)
+                    [program, *command[1:]], check=False, capture_output=True, timeout=_TIMEOUT_S
+                )
     return mount not in set(mounts())
 
 

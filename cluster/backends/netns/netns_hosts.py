@@ -170,6 +170,17 @@ class NetnsProvider:
             raise
         return await connect_by(opened, host, port)
 
+    async def wait_until_lost(self) -> str:
+        """See `Backend.wait_until_lost`: until an agent has ended."""
+        ends = [asyncio.ensure_future(each.agent.wait()) for each in self._agents]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+        last = "".join(tail_of(self._output())[-1:]) or "it wrote nothing"
+        return f"an agent that holds the nodes' namespaces has ended: {last}"
+
     async def tear_down(self) -> None:
         self.abandon()
         for process in self._started:

@@ -246,6 +246,7 @@ class ProcessBackend:
             self._kill_all()
             end_escaped(self.run_id)
             async with contextlib.AsyncExitStack() as last:  # all of it, whatever interrupts some
+                last.callback(end_escaped, self.run_id, supports=True)
                 last.push_async_callback(self._release)
                 for surroundings in reversed(self._surroundings):
                     last.push_async_callback(surroundings.release)

@@ -273,8 +273,10 @@ class LocalProcess:
         return lived
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._process.returncode is None:
-            signal_group(self._process.pid, number)  # gone: the watcher will report how
+        # Where it is gone, which the watcher may be about to report, its number may be another's.
+        there = identify(self._process.pid)
+        if self._process.returncode is None and there in (None, self._identity):
+            signal_group(self._process.pid, number)
 
 
 def tail_of(output: Path) -> tuple[str, ...]:

@@ -60,6 +60,8 @@ class Session:
         """Done when the session was closed."""
         self.reconnects = 0
         """How often a lost connection was made again."""
+        self.failure: BackendError | None = None
+        """Why every request fails from now on; None: none does."""
         self._entry = entry
         self._inventory = inventory
         self._relay = shlex.join(relay)
@@ -75,7 +77,6 @@ class Session:
         """Since when the connection is lost; None: an answer has come since."""
         self._pause_s = _PAUSE_S
         self._closed = False
-        self._failure: BackendError | None = None
 
     def open(self, client: paramiko.SSHClient) -> None:
         """Join the agent over this connection, which is the session's from here on."""
@@ -117,8 +118,8 @@ class Session:
     def _submit(self, do: str, payload: bytes, fields: dict[str, Any]) -> Future[Message]:
         future: Future[Message] = Future()
         with self._lock:
-            if self._failure is not None:
-                raise self._failure
+            if self.failure is not None:
+                raise self.failure
             self._number += 1
             seen, self._seen = self._seen, []
             request = {**fields, "do": do, "id": self._number, "seen": seen}
@@ -226,7 +227,7 @@ class Session:
 
     def _fail(self, failure: BackendError) -> None:
         with self._lock:
-            self._failure = self._failure or failure
+            self.failure = self.failure or failure
             waiting, self._waiting = self._waiting, {}
         for request in waiting.values():
             if request.future.set_running_or_notify_cancel():

@@ -55,6 +55,7 @@ INTERPRETER = "kraftprobe-python"
 
 _FILTERS = frozenset({"nft", "iptables", "ip6tables", "tc", "ip"})
 _NOW_S = 3.0
+_LOOK_EVERY_S = 1.0
 _TAIL_BYTES = 4096
 
 
@@ -231,6 +232,14 @@ class SshProvider:
 
     async def connect(self, host: str, port: int) -> socket.socket:
         return await plain_connect(host, port)
+
+    async def wait_until_lost(self) -> str:
+        """See `Backend.wait_until_lost`: until a connection is given up."""
+        while True:
+            for session in self._sessions.values():
+                if session.failure is not None:
+                    return str(session.failure)
+            await asyncio.sleep(_LOOK_EVERY_S)
 
     async def tear_down(self) -> None:
         """End all agents with what they started, and remove the run's folders."""

@@ -14,12 +14,16 @@ import pytest
 from click.testing import CliRunner
 
 from cluster.backends import cleanup
+from cluster.backends.agent import cleaning
 from cluster.backends.base import NodeState, ProcessIdentity
-from cluster.backends.cleanup import Leftover, clean, find_leftovers
+from cluster.backends.cleanup import Leftover, abandoned_mounts, clean, find_leftovers
 from cluster.backends.docker import engine
 from cluster.backends.docker.leftovers import find_things
+from cluster.backends.machine import mounts
+from cluster.backends.machine.faultfs.faults import _refuse_killed
+from cluster.backends.machine.inside import clocks
 from cluster.backends.machine.mounts import Mount
-from cluster.backends.processes.labelled import kill_process
+from cluster.backends.processes.labelled import kill_process, labelled_processes
 from cluster.backends.processes.records import (
     HARNESS_LABEL,
     NAMESPACE_LABEL,
@@ -29,6 +33,7 @@ from cluster.backends.processes.records import (
     labels,
     own_identity,
     own_place,
+    pid_namespace,
     read_recorded,
     record_process,
     state_of,
@@ -177,6 +182,68 @@ def test_a_recorded_process_is_found_without_its_labels(tmp_path: Path):
         assert sleeper.wait() == -9
 
 
+@pytest.mark.parametrize("run", [None, "r1"])
+def test_what_a_harness_elsewhere_recorded_names_no_process_here(
+    sleeper: subprocess.Popen[bytes], tmp_path: Path, run: str | None
+):
+    gone = ProcessIdentity(2**22 + 1, "x")
+    for role, process in ("harness", gone), ("n1", identify(sleeper.pid)):
+        record_process(tmp_path, RecordedProcess("r1", role, process, f"{own_place()}1"))
+    assert find_leftovers(tmp_path, run) == []
+
+
+@pytest.fixture
+def oddly_named() -> Iterator[int]:
+    """A process with a name that ends within a letter, as the kernel cuts long ones."""
+    name = "open('/proc/self/comm', 'wb').write(b'\\xd0\\xbf\\xd0'); print(flush=True); input()"
+    command = [sys.executable, "-I", "-S", "-c", name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        yield process.pid
+        process.kill()
+
+
+def test_a_process_may_have_any_name(oddly_named: int, sleeper: subprocess.Popen[bytes]):
+    assert identify(oddly_named).pid == oddly_named
+    assert sleeper.pid in {seen.identity.pid for seen in labelled_processes()}
+    assert sleeper.pid in clocks._group(sleeper.pid)
+    _refuse_killed(oddly_named)
+
+
+TABLE = (
+    b"60 29 8:1 / /media/caf\xe9\xc2\x85x rw - ext4 /dev/sda1 rw\n"
+    b"61 29 0:50 / %s rw - fuse.kraftprobe kraftprobe#r1#%d:x#n1#%d rw\n"
+)
+"""Of mounts, one of which has a name in no UTF-8, with a character that ends lines in Python."""
+
+
+def test_the_mounts_of_a_harness_elsewhere_are_not_left(tmp_path: Path, monkeypatch):
+    table = tmp_path / "mountinfo"
+    monkeypatch.setattr(mounts, "_TABLE", table)
+    for namespace, left in (pid_namespace(), ["r1"]), (pid_namespace() + 1, []):
+        table.write_bytes(TABLE % (b"/runs/data", 2**22 + 1, namespace))
+        assert [mount.run_id for mount in abandoned_mounts()] == left
+        assert [mount.run_id for mount in abandoned_mounts(run_id="r1")] == ["r1"]
+
+
+def test_a_host_is_rid_of_mounts_by_a_user_without_privilege(tmp_path: Path, monkeypatch):
+    table, asked = tmp_path / "mountinfo", []
+    table.write_bytes(TABLE % (bytes(tmp_path / "r1/data"), 1, 1))
+
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        asked.append(command[0])
+        if command[0] == "fusermount3":
+            table.write_bytes(b"")
+        return SimpleNamespace(stdout="")
+
+    monkeypatch.setattr(cleaning, "TABLE", table)
+    monkeypatch.setattr(cleaning, "unfilter", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    monkeypatch.setattr("subprocess.run", run)
+    cleaning.clean(str(tmp_path / "r1"), f"cleaned-{OWN}")
+    assert asked == ["umount", "fusermount3"]
+
+
 def test_a_run_folder_of_an_unknown_harness_is_touched_only_by_name(
     sleeper: subprocess.Popen[bytes], tmp_path: Path
 ):
@@ -232,7 +299,7 @@ def test_cleanup_takes_containers_then_mounts_then_what_serves_them_once_nodes_a
     leaning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     node, support = (identify(process.pid) for process in leaning)
-    mount = Mount(f"leaning-{OWN}", ProcessIdentity(2**22 + 1, "x"), "n1", tmp_path / "data")
+    mount = Mount(f"leaning-{OWN}", ProcessIdentity(2**22 + 1, "x"), "n1", tmp_path / "data", 1)
     order = []
 
     def noted(what: str, answer: object) -> Callable[..., object]:

@@ -7,7 +7,9 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +28,8 @@ from waiting import eventually, works
 
 from cluster.backends.base import BackendError, Death, NodeState
 from cluster.backends.local.local_backend import LocalBackend
+from cluster.backends.machine.equip import local_machines
+from cluster.backends.processes import records
 from cluster.backends.processes.records import last_lines
 from tests.play import play
 from tests.running import running
@@ -140,12 +144,12 @@ async def test_a_death_is_reported_where_others_processes_may_not_be_looked_at(
 ):
     own = {os.getpid(), *[(await backend.process(node)).pid for node in backend.nodes]}
 
-    def open_own(path, *args):
+    def open_own(path, *args, **more):
         """Open as where /proc is mounted with hidepid=noaccess."""
         found = re.match("/proc/([0-9]+)/", str(path))
         if found is not None and int(found[1]) not in own:
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-        return open(path, *args)  # noqa: PTH123  (stands for it)
+        return open(path, *args, **more)  # noqa: PTH123  (stands for it)
 
     monkeypatch.setattr("cluster.backends.agent.processes.open", open_own, raising=False)
     await ask(backend.endpoint("n2"), b"exit7")
@@ -456,6 +460,56 @@ async def test_a_run_leaves_nothing_that_its_nodes_started(*, tmp_path, mode):
     assert labelled(backend.run_id)
     await backend.down()
     await eventually(lambda: not labelled(backend.run_id))
+
+
+@play(asyncio.run)
+async def test_a_run_leaves_no_helper_of_a_fault_though_an_interruption_met_its_end(*, tmp_path):
+    class Around:
+        async def prepare(self, _node):
+            return {}
+
+        async def relax(self):
+            """Nothing keeps a node from its end."""
+
+        async def release(self):
+            raise asyncio.CancelledError
+
+    backend = LocalBackend(FakeSystem(), tmp_path, 1, f"run-helped-{os.getpid()}")
+    backend.surround(Around())
+    await backend.up()
+    helper = "setsid sleep 600 >/dev/null 2>&1 &"
+    await local_machines(backend)["n1"].run(("sh", "-c", helper))
+    with pytest.raises(asyncio.CancelledError):
+        await backend.down()
+    await eventually(lambda: not labelled(backend.run_id))
+
+
+@play("with_cluster")
+async def test_a_death_is_reported_where_no_descriptor_is_left(
+    backend: LocalBackend, *, monkeypatch
+):
+    listing = os.listdir
+
+    def refuse(path):
+        if path == "/proc":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return listing(path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    await ask(backend.endpoint("n2"), b"exit7")
+    await eventually(backend.unexpected_deaths)
+    assert [death.exit_code for death in backend.unexpected_deaths()] == [7]
+
+
+@play("with_cluster", node_count=1)
+async def test_no_signal_reaches_what_has_the_number_of_a_node_that_is_gone(
+    backend: LocalBackend, *, monkeypatch
+):
+    sent, node = [], backend._incarnations["n1"][-1].process
+    monkeypatch.setattr(records, "signal_group", lambda *to: sent.append(to))
+    monkeypatch.setattr(node, "_identity", replace(node.identity, started="before"))
+    await node.send(signal.SIGKILL)
+    assert sent == []
 
 
 def labelled(run: str) -> list[Path]:

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hosted_nodes import (
@@ -29,7 +31,7 @@ from cluster.backends.base import BackendError
 from cluster.backends.cleanup import clean, find_leftovers
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.netns import netns_hosts as netns
-from cluster.backends.netns.netns_hosts import NetnsProvider
+from cluster.backends.netns.netns_hosts import Namespaces, NetnsProvider
 from cluster.backends.processes.labelled import labelled_processes
 from tests.play import play
 from tests.running import running
@@ -316,3 +318,17 @@ def test_what_nodes_leaned_on_ends_with_the_namespaces(tmp_path: Path):
 
     run_up(netns_backend(tmp_path, 1, "leaned-on"), body)
     assert [seen for seen in labelled_processes() if seen.run_id == "leaned-on"] == []
+
+
+def test_namespaces_are_lost_with_an_agent(tmp_path: Path):
+    async def end(after_s: float) -> int:
+        await asyncio.sleep(after_s)
+        return -9
+
+    (tmp_path / "netns.log").write_text("Killed\n")
+    provider = NetnsProvider(tmp_path, "run-1")
+    for after_s in 600.0, 0.0:
+        agent = SimpleNamespace(wait=partial(end, after_s))
+        provider._agents.append(Namespaces(agent, None))
+    lost = asyncio.run(provider.wait_until_lost())
+    assert lost == "an agent that holds the nodes' namespaces has ended: Killed"

@@ -1,5 +1,6 @@
 """What a lost connection to a host means to those that wait for its agent; no sshd is needed."""
 
+import asyncio
 import contextlib
 import queue
 import socket
@@ -13,6 +14,7 @@ from cluster.backends.base import BackendError
 from cluster.backends.ssh import session as sessions
 from cluster.backends.ssh.inventory import HostEntry, Inventory
 from cluster.backends.ssh.session import Session
+from cluster.backends.ssh.ssh_hosts import SshProvider
 
 ENTRY = HostEntry(address="10.0.0.1")
 
@@ -156,3 +158,10 @@ def test_an_agent_keeps_no_answer_that_has_come_though_an_older_request_waits(op
     for _ in range(4):
         session.call_now("state", timeout_s=300)
     assert agent.seen == [2, 3, 4]
+
+
+def test_hosts_are_lost_once_a_connection_is_given_up(opened, tmp_path):
+    provider = SshProvider(Inventory(hosts=(ENTRY,)), tmp_path, "r1")
+    provider._sessions["n1"] = opened(Agent(answers=0), reconnect_s=0.05)
+    lost = asyncio.run(provider.wait_until_lost())
+    assert "the connection was lost and did not come back within 0.05 s" in lost

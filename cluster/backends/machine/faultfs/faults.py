@@ -140,7 +140,8 @@ def _refuse_killed(caller: int) -> None:
     if caller <= 0:
         return  # of another process namespace: it cannot be looked at
     try:
-        with open(f"/proc/{caller}/status", encoding="ascii") as status:  # noqa: PTH123  (hot)
+        status_of = f"/proc/{caller}/status"
+        with open(status_of, encoding="ascii", errors="replace") as status:  # noqa: PTH123  (hot)
             for line in status:
                 if line.startswith(("SigPnd:", "ShdPnd:")) and int(line[7:], 16) & _SIGKILL_BIT:
                     break

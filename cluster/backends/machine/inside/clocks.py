@@ -54,7 +54,8 @@ def _group(pid: int) -> "list[int]":
     found = [pid]
     for name in os.listdir("/proc"):
         if name.isdecimal() and int(name) != pid:
-            with contextlib.suppress(OSError), open(f"/proc/{name}/stat") as file:
+            stat = f"/proc/{name}/stat"
+            with contextlib.suppress(OSError), open(stat, errors="replace") as file:
                 state, _, group = file.read().rpartition(")")[2].split()[:3]
                 found += [int(name)] if int(group) == pid and state not in "ZXx" else []
     return found
@@ -69,7 +70,7 @@ def _is_faked(pid: int, library: str, page: str) -> bool:
         with (
             open(f"/proc/{pid}/exe", "rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as program,
-            open(f"/proc/{pid}/maps") as maps,
+            open(f"/proc/{pid}/maps", errors="surrogateescape") as maps,
         ):
             is_go, mapped = program.find(_GO) >= 0, maps.read()
     except (FileNotFoundError, ProcessLookupError):
