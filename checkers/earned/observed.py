@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from checkers import transactions
 from checkers.earned.base import (
     HOLDS,
     Judged,
@@ -61,13 +63,17 @@ def observations(judged: Judged) -> Outcome:
 
     What only writes, or whose every read failed, fits any system. One observation is enough unless
     more is asked for, as the smallest histories of the literature have no more. Of a metadata
-    quorum the final reads show what was written.
+    quorum the final reads show what was written. What read nothing shows where it stands, by real
+    time, before a write: at weaker levels so would the reads of a system that keeps nothing.
     """
     if judged.plan is not None and {agreement.NAME, durability.NAME} & set(judged.wanted):
         return not_applicable("final reads show the state")
     tried, floor = judged.showing, judged.floor
     ok = tried.type == OK
-    seen = ok & observes(tried)
+    isolation = judged.check(transactions.NAME)
+    shown: Mapping[str, Any] = {} if isolation is None else isolation.statistics
+    strict = "strict-serializable" in shown.get("strongest_satisfied", ())
+    seen = ok & observes(tried, nothing=strict and shown["edges"] > 0)
     for found, least, what in (
         (int(ok.sum()), floor.ok, "operations were ok"),
         (int(seen.sum()), floor.reads, "operations that were ok observed something"),
@@ -78,8 +84,11 @@ def observations(judged: Judged) -> Outcome:
     return HOLDS
 
 
-def observes(tried: Columns) -> NDArray[np.bool_]:
-    """Say of each operation whether its ok shows something of the state."""
+def observes(tried: Columns, *, nothing: bool) -> NDArray[np.bool_]:
+    """Say of each operation whether its ok shows something of the state.
+
+    `nothing`: so does a step of a transaction that read nothing.
+    """
     blind = [code for code, name in enumerate(tried.functions) if name in BLIND]
     found: NDArray[np.bool_] = ~np.isin(tried.f, blind)
     for code in sorted({*range(len(tried.functions))}.difference(blind)):
@@ -88,7 +97,7 @@ def observes(tried: Columns) -> NDArray[np.bool_]:
         if any(asked) or code == tried.function(_TRANSACTION):
             for row in rows.tolist():
                 steps = _steps(tried.values[tried.output[row]])
-                found[row] = any(f in _READS and value is not None for f, _, value in steps)
+                found[row] = any(f in _READS and (nothing or v is not None) for f, _, v in steps)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
 from checkers.history.json_text import too_long
@@ -35,7 +35,7 @@ def _decimal(digits: str) -> int | None:
     """Return a whole number; one that begins with 0 is octal."""
     bare = digits.lstrip("+-")
     if len(bare) > 1 and bare[0] == "0":
-        return int(digits, 8) if not set(bare) & {"8", "9"} else None
+        return _whole(int(digits, 8)) if not set(bare) & {"8", "9"} else None
     return _whole(digits)
 
 
@@ -47,7 +47,7 @@ def _read_radix(text: str) -> int | None:
         found = int(match[2] or match[4], base)
     except ValueError:
         return None
-    return -found if match[1] == "-" else found
+    return _whole(-found if match[1] == "-" else found)
 
 
 def _float(text: str) -> float | Symbol:
@@ -56,7 +56,10 @@ def _float(text: str) -> float | Symbol:
         return Symbol(text if text.endswith("M") else "##Inf" if found > 0 else "##-Inf")
     if not text.endswith("M"):
         return Double(found)
-    exact = Decimal(text[:-1]) == Decimal(repr(found))
+    try:
+        exact = Decimal(text[:-1]) == Decimal(repr(found))
+    except InvalidOperation:  # an exponent that no decimal has
+        exact = False
     return BigDecimal(found) if exact else Symbol(text)
 
 
@@ -72,8 +75,9 @@ def _ratio(text: str) -> int | Ratio | Symbol:
     return Ratio(exactly)
 
 
-def _whole(digits: str) -> int:
+def _whole(number: int | str) -> int:
+    """Return a whole number that can be shown: one in a base of 2**n is read at any length."""
     try:
-        return int(digits)
+        return int(str(number))
     except ValueError:
         raise ValueError(too_long()) from None

@@ -28,8 +28,9 @@ _OF_A_LOG = _OPERATION.replace(":?(?P<type>", ":(?P<type>") % _TYPES
 _LOGGED = re.compile(r".{0,400}?\bjepsen\.[\w.$-]{1,80}(?:[ \t]{0,9}[-:])?[ \t]{1,9}" + _OF_A_LOG)
 _LINES_LOOKED_AT = 50
 """A log may begin with lines of others."""
-_LOST = re.compile(rf"\bjepsen\..*[0-9]\s{{1,99}}:(?:{_TYPES})\s|^{_OF_A_LOG}$")
-"""An operation on a line of Jepsen's, in whatever form, or on one without a logger."""
+_LOGGER = re.compile(r"\bjepsen\.")
+_ENDED = re.compile(rf"[0-9]\s{{1,99}}:(?:{_TYPES})\s")
+_LOST = re.compile(_OF_A_LOG)
 _LINE_MAX = 1 << 20
 
 
@@ -56,12 +57,19 @@ def operations_of(text: str, notes: list[str]) -> Iterator[list[Any]]:
         found = (_LOGGED if is_log else _PLAIN).fullmatch(line)
         if found is not None:
             yield _operation(found, number)
-        elif is_log and not _LOST.search(line):
+        elif is_log and not _is_lost(line):
             other += 1
         else:
             raise HistoryError(f"line {number}: no operation (process, type, f, value)")
     if other:
         notes.append(f"{other} lines of the log hold no operation")
+
+
+def _is_lost(line: str) -> bool:
+    """Return whether an operation is on a line of Jepsen's in whatever form, or has no logger."""
+    logger = _LOGGER.search(line)
+    ended = logger is not None and _ENDED.search(line, logger.end())
+    return bool(ended) or _LOST.fullmatch(line) is not None
 
 
 def _operation(found: re.Match[str], number: int) -> list[Any]:

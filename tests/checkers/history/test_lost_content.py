@@ -81,6 +81,13 @@ def test_other_lines_of_a_log_are_counted(written):
     )
 
 
+def test_a_line_of_a_log_that_names_loggers_over_and_over_is_read_in_time(written):
+    """Each name that was one more place to look from would make this hours."""
+    line = "jepsen.util " * 80_000
+    result = check(written(f"{OPERATIONS}{line}\n{LOG}1 :ok :read 1"), "register")
+    assert result.status is PASS
+
+
 SENT = (0, "send", "[[:send 0 1]]", "[[:send 0 [0 1]]]")
 POLLED = (1, "poll", "[[:poll]]", "[[:poll {0 [[0 1]]}]]")
 
@@ -310,6 +317,24 @@ def test_transactions_that_only_write_observe_nothing(written, f, model):
     rows = [(0, f, "[[:w :x 1]]", "[[:w :x 1]]"), (1, f, "[[:r :x nil]]", "[[:r :x 1]]")]
     assert kraftprobe("check", written(edn(*rows[:1])), "--model", model).exit_code == 4
     assert kraftprobe("check", written(edn(*rows)), "--model", model).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "change", "level", "code"),
+    [
+        ("transactions-rw-register", "[:w :x 1]", "strict-serializable", 0),
+        ("transactions-rw-register", "[:w :y 1]", "strict-serializable", 4),
+        ("transactions-rw-register", "[:w :x 1]", "serializable", 4),
+        ("transactions-list-append", "[:append :x 1]", "strict-serializable", 0),
+        ("multi-register", "[:w :x 1]", None, 4),
+    ],
+)
+def test_a_transaction_that_read_nothing_shows_that_it_was_before_a_write(
+    written, model, change, level, code
+):
+    rows = [(0, "txn", "[[:r :x nil]]", "[[:r :x nil]]"), (1, "txn", f"[{change}]", f"[{change}]")]
+    options = [] if level is None else ["--consistency", level]
+    assert kraftprobe("check", written(edn(*rows)), "--model", model, *options).exit_code == code
 
 
 @pytest.mark.parametrize("value", ["0", '""', "false", "[]"])

@@ -231,7 +231,7 @@ def test_a_number_of_any_size_is_only_a_value_of_a_register(tmp_path, value, suf
 
 
 def test_decimals_and_ratios_are_values_whatever_their_size(tmp_path):
-    long = (f"{2**60}/3", "0.10000000000000000001M", "1e999", "##NaN")
+    long = (f"{2**60}/3", "0.10000000000000000001M", "1e999", "##NaN", f"1e-{HUGE}M")
     for value in ("1.5M", "0.1M", "1/3", "-7/2", "123N", *long):
         assert check(history(tmp_path, value, "edn"), "register").status is Status.PASS
     assert list(read_all("1/3 2/6 0.1M 5N")) == [1 / 3, 1 / 3, 0.1, 5]
@@ -242,6 +242,8 @@ def test_decimals_and_ratios_are_values_whatever_their_size(tmp_path):
     [
         (HUGE, "edn", "line 1: EDN has an integer of more than"),
         (HUGE, "jsonl", "line 1: an integer of more than"),
+        (f"[0x{'f' * 5000}]", "edn", "line 1: EDN has an integer of more than"),
+        (f"-0{'7' * 5000}", "edn", "line 1: EDN has an integer of more than"),
         ("1e999", "jsonl", "line 1: a number that is too large: '1e999'"),
         ("1/0", "edn", "line 1: EDN has a ratio to zero"),
         ('"\\ud800"', "edn", "line 1: EDN has half a surrogate pair"),
