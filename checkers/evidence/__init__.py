@@ -169,6 +169,7 @@ class Evidence:
         same = self._clocks.get((event.node, event.incarnation)) == clock.name
         return event.time_ns - clock.origin_ns if same else None
 
+    @cached_property
     def placed_events(self) -> list[tuple[int, TraceEvent]]:
         """Return the trace events that can be placed in the run, with their times, in order."""
         found = [

@@ -43,7 +43,8 @@ def _directories(value: Any) -> bool:
     return isinstance(value, Mapping) and all(_text(directory) for directory in value.values())
 
 
-def _wholes(value: Any) -> bool:
+def wholes(value: Any) -> bool:
+    """Whether this is a list of whole numbers."""
     return isinstance(value, list) and all(map(_whole, value))
 
 
@@ -82,10 +83,10 @@ _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
         **_PARTITION,
         **dict.fromkeys(("leader_epoch", "partition_epoch"), _whole),
         **dict.fromkeys(("start_offset", "high_watermark"), _whole),
-        "isr": _wholes,
+        "isr": wholes,
     },
     "replica-follower": {**_PARTITION, "leader_epoch": _whole},
-    "replica-isr": {**_PARTITION, "partition_epoch": _whole, "isr": _wholes},
+    "replica-isr": {**_PARTITION, "partition_epoch": _whole, "isr": wholes},
     "replica-truncated": {
         **_PARTITION,
         **dict.fromkeys(("leader_epoch", "from_offset", "to_offset", "high_watermark"), _whole),

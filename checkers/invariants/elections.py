@@ -9,7 +9,10 @@ from checkers.invariants.sight import NO_NODE, PERSISTED, Election, Fields, node
 
 
 class ElectionSafety(Invariant):
-    """At most one leader an epoch, by the events of all nodes, and one LeaderChange."""
+    """At most one leader an epoch, by the events of all nodes, and one LeaderChange.
+
+    Its leader was elected: the record names the voters, and a majority of them that granted votes.
+    """
 
     name = "election-safety"
     source = "Raft 5.2, Election Safety; NeverTwoLeadersInSameEpoch"
@@ -29,7 +32,7 @@ class ElectionSafety(Invariant):
     on_quorum_state = on_state
 
     def on_leader_change(self, node: str, fields: Fields) -> Broken | None:
-        return self.on_state(node, fields) or self._starts(node, fields)
+        return self.on_state(node, fields) or self._starts(node, fields) or _minority(node, fields)
 
     def on_epoch_start(self, node: str, fields: Fields) -> Broken | None:
         return self._note_leader(node, fields["epoch"], node) or self._starts(node, fields)
@@ -58,6 +61,17 @@ class ElectionSafety(Invariant):
         if known == offset:
             return None
         return Broken(f"epoch {epoch} starts at offset {known}, and at {offset} as {node} says")
+
+
+def _minority(node: str, fields: Fields) -> Broken | None:
+    voters, granting = (fields.get(name, ()) for name in ("voters", "granting_voters"))
+    if not voters or 2 * len({*voters} & {*granting}) > len(voters):
+        return None
+    leader, by = node_name(fields["leader_id"]), ", ".join(map(node_name, granting)) or "no node"
+    return Broken(
+        f"by the log of {node} {leader} leads epoch {fields['epoch']} with the votes of {by} among "
+        f"{', '.join(map(node_name, voters))}"
+    )
 
 
 class NoContradiction(Invariant):

@@ -49,6 +49,8 @@ class Electorate:
         """The directory that each node has now."""
         self.votes: dict[tuple[str, str, int], str] = {}
         """(voter, its directory, epoch) -> the candidate that it voted for first."""
+        self.has_changed = False
+        """Whether any log had other voters behind those that were there."""
         self._in_force: dict[str, VotersInForce] = {}
         """The newest voter set in each node's log."""
         self._offsets: dict[str, list[int]] = {}
@@ -88,10 +90,17 @@ class Electorate:
 
     def take_up(self, node: str, voters: VotersInForce) -> None:
         """Note the voters that a node uses from now on."""
+        before = self.members(node).directories
+        self.has_changed |= bool(before and difference(before, voters.directories))
         self._in_force[node] = voters
         known = self._offsets.setdefault(node, [-1])
         # Sets at this offset and above were truncated: other records may be committed there.
         self._offsets[node] = [entry for entry in known if entry < voters.offset] + [voters.offset]
+
+    def lose(self, node: str) -> None:
+        """Note that a log was cut and nothing says which voters that brings back."""
+        if self.has_changed:
+            self._in_force.pop(node, None)
 
     def members(self, node: str) -> VotersInForce:
         """The voters in force at a node."""

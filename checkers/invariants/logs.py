@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Batch, Election, Fields
 
 
@@ -93,13 +94,22 @@ class CommittedTruncated(Invariant):
     none can say so.
 
     Where batches are not known, a node must keep everything below the high watermarks that it
-    announced, except what a power loss may have taken, or put an old tail in its place.
+    announced, except what a power loss may have taken, or put an old tail in its place; one that
+    does not say what it recovered, below those that it announced since it started.
     """
 
     name = "committed-truncated"
     source = "Raft 5.4.3; KIP-595: a follower never truncates below its high watermark"
-    reads = frozenset({"recovered", "append", "flush", "truncate", "hw"})
+    reads = frozenset({"truncate", "hw"})
     own = True
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._recovering: set[str] = set()
+        """Nodes that say what they recovered."""
+
+    def on_recovered(self, node: str, fields: Fields) -> None:
+        self._recovering.add(node)
 
     def on_truncate(self, node: str, fields: Fields) -> Broken | None:
         return self._dropped_from(node, fields["end_offset"])
@@ -112,7 +122,8 @@ class CommittedTruncated(Invariant):
         quorum = self.quorum
         log, epoch = quorum.logs[node], quorum.epochs.get(node, 0)
         known = bisect_right(quorum.committed_in, epoch)  # batches committed up to its epoch
-        lost = end_offset < log.kept or any(
+        kept = log.kept if node in self._recovering else quorum.mark(node)
+        lost = end_offset < kept or any(
             position < known and quorum.committed[position] == batch
             for position, batch in log.tail_from(end_offset)
         )

@@ -312,6 +312,8 @@ class Quorum:
         log.flushed = min(log.flushed, end_offset)
         log.last_epoch, log.unsynced = fields["epoch"], True
         self._checked[node] = min(self._checked.get(node, 0), len(log.batches))
+        if not self.follows_logs:
+            self.electorate.lose(node)
 
     def _truncate_fully(self, node: str, fields: Fields) -> None:
         log, start_offset = self.logs[node], fields["start_offset"]
@@ -322,6 +324,8 @@ class Quorum:
         log.written = max(log.written, start_offset)
         self._checked[node] = 0
         self.electorate.begin_anew(node, self.mark(node))
+        if not self.follows_logs:
+            self.electorate.lose(node)
 
     def _high_watermark(self, node: str, fields: Fields) -> None:
         offset = fields["offset"]

@@ -41,7 +41,14 @@ from typing import Any
 from checkers.evidence import Evidence, TraceEvent
 from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.log_audit import LogAudit
-from checkers.evidence.trace_fields import LEADER_CHANGE, VOTERS, incomplete, voter_ids, well_formed
+from checkers.evidence.trace_fields import (
+    LEADER_CHANGE,
+    VOTERS,
+    incomplete,
+    voter_ids,
+    well_formed,
+    wholes,
+)
 from checkers.history import INFINITY_NS
 from checkers.invariants.elections import MonotonicEpoch, OneVote
 from checkers.invariants.electorate import ANY
@@ -84,6 +91,8 @@ _SPARES_DISKS = frozenset({"disk-full", "limit"})
 """Faults that may end a node, and keep it from writing more: what it has written is there."""
 _OF_FILES = (LogMatching, CommittedPrefix, Appended, GrantedVotes, KeptState, SnapshotsKept)
 """What traces alone, without the logs and files that nodes leave, cannot show broken."""
+_LEADER_CHANGE = {"voters": "voters", "granting_voters": "grantingVoters"}
+"""Lists of ids in a LeaderChange, by their names here."""
 _PER_NODE_AND_KIND_MAX = 3
 """Anomalies shown of one kind on one node: later ones mostly follow from the first."""
 _CANCELLED_EVERY = 1 << 12
@@ -245,9 +254,9 @@ class _Judged:
             for record in log:
                 place = {"epoch": record.epoch, "offset": record.offset}
                 if record.kind == LEADER_CHANGE and "leaderId" in record.value:
-                    granting = record.value.get("grantingVoters")
-                    votes = {"granting_voters": granting if isinstance(granting, list) else ()}
-                    leader = {"leader_id": record.value["leaderId"], **votes}
+                    said = {name: record.value.get(key) for name, key in _LEADER_CHANGE.items()}
+                    lists = {name: ids for name, ids in said.items() if wholes(ids)}
+                    leader = {"leader_id": record.value["leaderId"], **lists}
                     yield node, "leader-change", {**place, **leader}
                 elif record.kind == VOTERS and "voters" in record.value:
                     voters = {v["voterId"]: v["directoryId"] for v in record.value["voters"]}

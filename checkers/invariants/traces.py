@@ -152,11 +152,11 @@ class CountedFetched(Invariant):
 
 
 class HeardOf(Invariant):
-    """A node learns leaders, votes, epochs and high watermarks from those that have them."""
+    """A node learns leaders, votes and epochs from those that have them."""
 
     name = "heard-of"
     source = "KIP-595: a leader, or a candidate, knows first; docs/evidence.md"
-    reads = frozenset({"state", "vote", "hw", "hw.replicas"})
+    reads = frozenset({"state", "vote", "hw.replicas"})
     order = Order.CAUSE
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
@@ -179,16 +179,6 @@ class HeardOf(Invariant):
             return Broken(explanation, unseen=tuple(sorted(self.quorum.unseen)))
         return self.on_state(node, fields)
 
-    def on_hw(self, node: str, fields: Fields) -> Broken | None:
-        quorum, offset = self.quorum, fields["offset"]
-        if fields["role"] == "leader" or offset <= quorum.announced_end:
-            return None
-        explanation = (
-            f"{node} takes all below {offset} for committed, but no leader announced more than "
-            f"{quorum.announced_end}"
-        )
-        return Broken(explanation, unseen=tuple(sorted(quorum.unseen)))
-
     def _unheard(self, node: str | None, explanation: str) -> Broken:
         unseen = () if node is None else self.quorum.unseen_of((node,), (), 1)
         return Broken(explanation, unseen=unseen)
@@ -196,6 +186,30 @@ class HeardOf(Invariant):
 
 def _node_name(node_id: int) -> str | None:
     return None if node_id == NO_NODE else node_name(node_id)
+
+
+class MarkHeard(Invariant):
+    """No node takes more for committed than leaders have announced, who do so before they say it.
+
+    The leader of its epoch names no mark before it has announced one of that epoch.
+    """
+
+    name = "mark-heard"
+    source = "KIP-595: a follower learns the high watermark from its leader"
+    reads = frozenset({"hw"})
+    order = Order.CAUSE
+
+    def on_hw(self, node: str, fields: Fields) -> Broken | None:
+        quorum, offset = self.quorum, fields["offset"]
+        if fields["role"] == "leader" or offset <= quorum.announced_end:
+            return None
+        leader = quorum.leader_of.get(fields["epoch"])
+        unseen = quorum.unseen if leader is None else quorum.unseen_of((leader,), (), 1)
+        explanation = (
+            f"{node} takes all below {offset} for committed, but no leader announced more than "
+            f"{quorum.announced_end}"
+        )
+        return Broken(explanation, unseen=tuple(sorted(unseen)))
 
 
 class _OfReplicas(Invariant):
@@ -214,7 +228,8 @@ class CommittedKept(_OfReplicas):
     """What a voter announced as committed is there when it starts again.
 
     A high watermark is at most where the node's own log ends, and a voter fsyncs that before it
-    says so to its leader (KIP-595): one loss of power shows an fsync that was left out.
+    says so to its leader (KIP-595): one loss of power shows an fsync that was left out. A snapshot
+    that replaces the log has all below its end: then that is durable, and an empty log need not be.
     """
 
     name = "committed-kept"
@@ -222,12 +237,22 @@ class CommittedKept(_OfReplicas):
     reads = frozenset({"hw", "log-end"})
     own = True
 
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._begins: dict[str, int] = {}
+        """By node: where its log began anew."""
+
+    def on_truncate_fully(self, node: str, fields: Fields) -> None:
+        self._known.pop(node, None)
+        self._begins[node] = fields["start_offset"]
+
     def on_hw(self, node: str, fields: Fields) -> None:
-        if node in self.quorum.electorate.members(node).directories:
+        is_voter = node in self.quorum.electorate.members(node).directories
+        if is_voter and fields["offset"] > self._begins.get(node, 0):
             self._known[node] = fields["offset"]
 
     def on_log_end(self, node: str, fields: Fields) -> Broken | None:
-        mark, end_offset = self._known.pop(node, 0), fields["end_offset"]
+        mark, end_offset = self._known.get(node, 0), fields["end_offset"]
         if end_offset >= mark:
             return None
         return Broken(
@@ -576,6 +601,7 @@ TRACES: tuple[type[Invariant], ...] = (
     Appended,
     CountedFetched,
     HeardOf,
+    MarkHeard,
     CommittedKept,
     UpToDateVote,
     TruncationEnds,

@@ -21,7 +21,6 @@ class OneVoterChange(Invariant):
 
     name = "one-voter-change"
     source = "Ongaro's thesis, 4.1"
-    reads = frozenset({"voters", "voter-change"})
     own = True
 
     def __init__(self, quorum: Quorum) -> None:
@@ -52,13 +51,21 @@ class ChangeAfterCommit(Invariant):
     """Voters change once the leader knows its epoch's start and the last change to be committed.
 
     Without the first, leaders of two epochs can each change the same set and commit by majorities
-    that do not overlap.
+    that do not overlap. Where no change is traced, a leader's next voters show it, if they are
+    others: with its epoch it may append those of a checkpoint again.
     """
 
     name = "change-after-commit"
     source = "Ongaro 2015, bug in single-server membership changes; KIP-853"
-    reads = frozenset({"voters", "epoch-start", "hw", "voter-change"})
+    reads = frozenset({"voters.led", "epoch-start", "hw"})
     own = True
+
+    def on_voters(self, node: str, fields: Fields) -> Broken | None:
+        quorum, before = self.quorum, self.quorum.electorate.members(node).directories
+        if quorum.follows_logs or node not in quorum.leads or not before:
+            return None
+        changed = difference(before, voters_of(fields)) > 0
+        return self.on_voter_change(node, {"epoch": quorum.leads[node]}) if changed else None
 
     def on_voter_change(self, node: str, fields: Fields) -> Broken | None:
         epoch, quorum = fields["epoch"], self.quorum

@@ -230,7 +230,7 @@ class _Marks:
     def __init__(self, evidence: Evidence) -> None:
         marks = [
             (time_ns, offset)
-            for time_ns, event in evidence.placed_events()
+            for time_ns, event in evidence.placed_events
             if event.event == "hw" and isinstance(offset := event.fields.get("offset"), int)
         ]
         self._times = [time_ns for time_ns, _ in marks]

@@ -83,7 +83,7 @@ def _commit_marks(evidence: Evidence) -> list[tuple[int, int]]:
     """Return (high watermark, when it was announced in the run), in order."""
     return sorted(
         (end, ns)
-        for ns, event in evidence.placed_events()
+        for ns, event in evidence.placed_events
         if event.event == "hw" and type(end := event.fields.get("offset")) is int
     )
 
@@ -91,7 +91,7 @@ def _commit_marks(evidence: Evidence) -> list[tuple[int, int]]:
 def _moments(evidence: Evidence) -> Mapping[str, list[int]]:
     """Return when each node began or ended, and under no name when epochs began."""
     found: dict[str, list[int]] = {}
-    for ns, event in evidence.placed_events():
+    for ns, event in evidence.placed_events:
         if event.event in ("start", "fatal", "epoch-start"):
             found.setdefault("" if event.event == "epoch-start" else event.node, []).append(ns)
     return found
@@ -165,5 +165,5 @@ def _may_meet(spans: Iterable[FaultSpan], node: str, begin_ns: int, end_ns: int)
 
 def _reigns(evidence: Evidence) -> list[tuple[str, int, int]]:
     """Return who led, from when, and when the next epoch began."""
-    begun = [(ns, e.node) for ns, e in evidence.placed_events() if e.event == "epoch-start"]
+    begun = [(ns, e.node) for ns, e in evidence.placed_events if e.event == "epoch-start"]
     return [(node, ns, end) for (ns, node), (end, _) in pairwise([*begun, (INFINITY_NS, "")])]

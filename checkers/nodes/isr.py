@@ -19,6 +19,7 @@ snapshot where it begins. docs/checkers.md#isr has the kinds; this is what is al
   min.insync.replicas, once they were (MinIsrRecoveryQuorum).
 - `elr-kept`: what a change of leader or replicas leaves there, Kafka drops with the next change.
 - `left-in-epoch`: by a new leader epoch a leader would refuse what those taken away still ask.
+- `fenced-leader`: the last of an ISR stays there as it is fenced, and leads again once it is not.
 - `dead-unfenced`, `isr-not-decided`: `nodes.fences`, `nodes.isr_heard`.
 
 `isr-elr-overlap`, `leader-not-in-sync` and `fenced-into-isr` are ValidControllerIsrAndElr,
@@ -140,7 +141,7 @@ class _Replay:
         self.isrs: dict[tuple[str, int, int], set[frozenset[int]]] = {}
         """See `checkers.nodes.isr_heard.Decided`."""
         self._joined: list[tuple[Key, int, LogRecord]] = []
-        """Brokers that came into an ISR in this batch."""
+        """Brokers that came into an ISR, or to lead, in this batch."""
         self._left: frozenset[int] = frozenset()
         """Brokers that this batch, or what it is a part of, registers or unregisters."""
 
@@ -183,8 +184,11 @@ class _Replay:
             registration = self.image.keys.get(("broker", str(broker)), {})
             for state, said in (("fenced", "is fenced"), ("inControlledShutdown", "shuts down")):
                 if broker in _members(after, "isr") and registration.get(state) is True:
-                    what = f"takes up broker {broker} while it {said}"
-                    self._wrong("fenced-into-isr", record, key, after, what)
+                    leads = broker == record.value.get("leader")
+                    does = "elects" if leads else "takes up"
+                    what = f"{does} broker {broker} while it {said}"
+                    kind = "fenced-leader" if leads else "fenced-into-isr"
+                    self._wrong(kind, record, key, after, what)
                     break
         self._joined.clear()
 
@@ -234,7 +238,9 @@ class _Replay:
             self._wrong("leader-not-in-sync", record, key, after, "has a leader not in its ISR")
         old = set(_members(before or {}, "isr"))
         if not self._is_forced(key, before or {}, after):
-            self._joined += ((key, broker, record) for broker in isr if broker not in old)
+            elected = {leader} - {(before or {}).get("leader")}
+            new = (broker for broker in isr if broker in elected or broker not in old)
+            self._joined += ((key, broker, record) for broker in new)
         if before is not None and record.kind == CHANGE:
             self._check_election(record, key, before, after)
             self._check_reassignment(record, key, before, after)

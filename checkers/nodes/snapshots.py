@@ -109,6 +109,8 @@ def _config(keys: dict[Key, Value], value: Value) -> None:
 
 
 def _feature(keys: dict[Key, Value], value: Value) -> None:
+    if value.get("name") == "kraft.version":  # Kafka 4.0.0 keeps what all others skip
+        return
     (_put if value.get("featureLevel") else _drop)("feature", "name")(keys, value)
 
 

@@ -39,7 +39,7 @@ def coverage(run: RunInput) -> dict[str, int]:
     if run.evidence is None:
         return {}
     evidence, _ = well_formed(run.evidence)
-    placed = evidence.placed_events()
+    placed = evidence.placed_events
     if not placed:
         return {}
     standings = Standings(evidence.nodes)

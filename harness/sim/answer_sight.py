@@ -161,7 +161,8 @@ class AnswerWatch:
             return
         resource, (config,) = request.resources[0], request.resources[0].configs
         is_resize = config.name in _POOLS or config.name == BUFFER
-        if resource.resource_type != _BROKER or not resource.resource_name or not is_resize:
+        is_own = resource.resource_name == name.removeprefix("n")  # of others it judges none
+        if resource.resource_type != _BROKER or not is_own or not is_resize:
             return
         shown = {
             "name": str(config.name),

@@ -309,7 +309,7 @@ def placed_events(evidence: Evidence | None) -> list[Placed]:
     if evidence is None:
         return []
     sound, _ = well_formed(evidence)
-    return sound.placed_events()
+    return sound.placed_events
 
 
 def _nodes(

@@ -11,7 +11,7 @@ from cluster.node.controller.apis.write_apis import error_response
 from cluster.node.errors import ErrorCode
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.protocol.data_messages import OffsetForLeaderEpochRequest
-from cluster.node.protocol.messages import UpdateFeaturesRequest
+from cluster.node.protocol.messages import IncrementalAlterConfigsRequest, UpdateFeaturesRequest
 from harness.plan.document import from_document
 from harness.sim import quorum_polls
 from harness.sim.answer_sight import AnswerWatch
@@ -110,6 +110,20 @@ def test_an_update_that_others_overlapped_is_not_alone_even_when_they_are_answer
 def test_a_broker_takes_half_as_many_threads_up_to_twice_as_many(name, before, value, error, found):
     answer = {"name": name, "before": before, "value": value, "error": error}
     assert broken("resize-answer", **answer) == ["resizes-judged"] * found
+
+
+@pytest.mark.parametrize(("broker", "count"), [("1", 1), ("-1", 0), ("2", 0), ("", 0)])
+def test_the_size_of_a_part_is_judged_of_the_broker_that_it_is_of(broker, count):
+    shown = []
+    mesh = SimpleNamespace(on_serve=defaultdict(list), on_reply=defaultdict(list))
+    watcher = SimpleNamespace(take=lambda *event: shown.append(event))
+    AnswerWatch(SimpleNamespace(nodes={}, mesh=mesh, scheduler=IDLE), watcher)
+    config = SimpleNamespace(name="num.io.threads", value="4")
+    resource = SimpleNamespace(resource_type=4, resource_name=broker, configs=[config])
+    answer = SimpleNamespace(error_code=ErrorCode.invalid_request)
+    look, *_ = mesh.on_reply[IncrementalAlterConfigsRequest]
+    look("n1", SimpleNamespace(resources=[resource]), SimpleNamespace(responses=[answer]))
+    assert len(shown) == count
 
 
 @pytest.mark.parametrize(

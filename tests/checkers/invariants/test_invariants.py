@@ -324,6 +324,16 @@ def test_where_a_truncation_may_bring_voters_back_a_removal_counts_in_its_epoch(
     assert [violation.property for violation in watcher.violations] == found
 
 
+def test_a_removal_that_was_cut_off_does_not_count():
+    watcher = Watcher(among=[LeadsAsVoter])
+    watcher.quorum.follows_logs = False
+    leads = state("n1", 2, "Leader", leader=1), epoch_start("n1", 2, 2)
+    marks = hw("n1", 4, 2, replicas={}), hw("n1", 5, 2, replicas={})
+    for event in (*ALONE, REMOVED, truncate("n1", 1), *leads, *marks):
+        watcher.take(*event)
+    assert watcher.violations == []
+
+
 @pytest.mark.parametrize(("start_offset", "found"), [(4, {"leader-completeness"}), (5, set())])
 def test_only_a_later_epoch_begins_above_what_an_old_leader_commits(start_offset, found):
     """It commits after the later one has begun; the one before it began far below."""

@@ -67,8 +67,10 @@ def judged(*changes, start=START, crc=None):
 
 SHUTS_DOWN = "BrokerRegistrationChangeRecord", {"brokerId": 3, "inControlledShutdown": 1}
 FENCED = "FenceBrokerRecord", {"id": 3, "epoch": 5}
+UNFENCED = "BrokerRegistrationChangeRecord", {"brokerId": 3, "fenced": -1}
 SHRUNK = change(isr=[1], eligibleLeaderReplicas=[2, 3])
 ADDING = change(replicas=[1, 2, 3, 4, 5], addingReplicas=[4, 5])
+ALONE = [change(isr=[3], leader=3, eligibleLeaderReplicas=[1, 2]), FENCED, change(leader=-1)]
 EMPTY = change(isr=[], leader=-1, eligibleLeaderReplicas=[1, 2, 3], lastKnownElr=[1])
 
 
@@ -88,8 +90,9 @@ EMPTY = change(isr=[], leader=-1, eligibleLeaderReplicas=[1, 2, 3], lastKnownElr
         [UNCLEAN, change(isr=[1]), change(isr=[2], leader=2, leaderRecoveryState=1)],
         [("RemoveTopicRecord", {"topicId": "T"})],
         [change(isr=[1, 2]), FENCED],
-        [change(isr=[3], leader=3, eligibleLeaderReplicas=[1, 2]), FENCED],
-        [("BrokerRegistrationChangeRecord", {"brokerId": 3, "fenced": -1})],
+        ALONE,
+        [*ALONE, UNFENCED, change(leader=3)],
+        [UNFENCED],
     ],
     ids=[
         "nothing changes",
@@ -106,6 +109,7 @@ EMPTY = change(isr=[], leader=-1, eligibleLeaderReplicas=[1, 2, 3], lastKnownElr
         "removed",
         "fenced, and out of the ISR before",
         "fenced as the last member of the ISR",
+        "and elected again when it is there again",
         "unfenced",
     ],
 )
@@ -138,6 +142,7 @@ def test_a_right_log_passes(changes):
         ("change-of-nothing", [change(partitionId=9, isr=[1])]),
         ("fenced-into-isr", [change(isr=[1, 2]), broker(3, fenced=True), change(isr=[1, 2, 3])]),
         ("fenced-into-isr", [change(isr=[1, 2]), SHUTS_DOWN, change(isr=[1, 2, 3])]),
+        ("fenced-leader", [*ALONE, change(isr=[3], leader=3)]),
         ("fenced-in-isr", [FENCED]),
         ("fenced-in-isr", [change(isr=[1, 3], eligibleLeaderReplicas=[]), FENCED]),
     ],

@@ -97,6 +97,16 @@ def test_a_changed_value_is_named():
     assert "by the log t0" in result.summary
 
 
+def test_a_level_of_kraft_version_in_a_metadata_record_is_skipped_as_kafka_does():
+    level = {"kind": "FeatureLevelRecord", "name": "kraft.version", "featureLevel": 1}
+    run = run_with(snapshot(3, 0, 1))
+    logs = {
+        node: [*log[:2], record(node, 2, **level), *log[3:]]
+        for node, log in run.evidence.logs.items()
+    }
+    assert judged(with_evidence(run, logs=logs)).status is Status.PASS
+
+
 def test_a_log_that_begins_with_a_snapshot_is_added_to_it():
     base = snapshot(2, 0, 1)
     assert judged(run_with(base, snapshot(4, 0, 1, 2, 3), start=2)).status is Status.PASS

@@ -702,7 +702,7 @@ def judged(run):
 def test_a_good_run_passes_and_names_what_was_not_judged():
     result, kinds = judged(kafka_run())
     assert (result.status, kinds) == (Status.PASS, set())
-    assert result.summary.startswith("12 invariants hold")
+    assert result.summary.startswith("16 invariants hold")
     left_out = result.statistics["left_out"]
     assert left_out["majority-durable"] == "the system does not trace: fetch, flush, voters"
     assert left_out["majority-counted"] == "the system does not trace: hw.replicas"
@@ -716,6 +716,7 @@ def test_a_good_run_passes_and_names_what_was_not_judged():
         ("n2", high_watermark(2), "committed-prefix"),
         ("n1", high_watermark(3, replicas={}), "monotonic-high-watermark"),
         ("n2", state(1, voted=2), "one-vote"),
+        ("n2", ("truncate", {"end_offset": 5, "epoch": 1}), "committed-truncated"),
     ],
 )
 def test_what_a_wrong_quorum_would_log_is_reported(node, event, broken):
@@ -728,6 +729,64 @@ def test_a_leader_without_what_was_committed_is_reported():
     start = ("epoch-start", {"epoch": 2, "offset": 2})
     result, kinds = judged(kafka_run(n2=[state(2, leader=2, name="Leader"), start]))
     assert (result.status, "leader-completeness" in kinds) == (Status.FAIL, True)
+
+
+@pytest.mark.parametrize(("time_ns", "kinds"), [(1_000, set()), (1_001, {"mark-heard"})])
+def test_a_follower_takes_no_more_for_committed_than_its_leader_has_announced(time_ns, kinds):
+    run = kafka_run(n2=[high_watermark(7)])
+    traces = {
+        node: [replace(event, fields={**event.fields, "clock": "c"}) for event in trace]
+        for node, trace in run.evidence.traces.items()
+    }
+    announced = TraceEvent("n1", 0, time_ns, *high_watermark(7, replicas={}))
+    traces["n1"].append(announced)
+    result, found = judged(replace(run, evidence=replace(run.evidence, traces=traces)))
+    assert (result.status, found) == (Status.FAIL if kinds else Status.PASS, kinds)
+
+
+def voters_at(offset, ids):
+    return "voters", {"offset": offset, "voters": {each: f"d{each}" for each in ids}}
+
+
+BEGINS = [voters_at(-1, "123"), voters_at(1, "123"), voters_at(6, "1234")]
+
+
+@pytest.mark.parametrize(
+    ("node", "events", "kinds"),
+    [
+        ("n1", [*BEGINS, high_watermark(7, replicas={}), voters_at(7, "12345")], set()),
+        ("n1", [*BEGINS, voters_at(7, "12345")], {"change-after-commit"}),
+        ("n2", [*BEGINS, voters_at(7, "12345")], set()),  # it follows, and reads both at once
+    ],
+)
+def test_a_leader_changes_its_voters_when_the_last_change_is_committed(node, events, kinds):
+    result, found = judged(kafka_run(**{node: events}))
+    assert (result.status, found) == (Status.FAIL if kinds else Status.PASS, kinds)
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "kinds"),
+    [
+        (0, {"leaderId": 1, "voters": [1, 2, 3], "grantingVoters": [2, 1]}, set()),
+        (0, {"leaderId": 1, "voters": [1, 2, 3], "grantingVoters": [1]}, {"election-safety"}),
+        (0, {"leaderId": 1, "voters": [1, 2, 3], "grantingVoters": [1, 4]}, {"election-safety"}),
+        (5, {"voters": [{"voterId": n, "directoryId": f"d{n}"} for n in (1, 2, 3, 4)]}, set()),
+        (
+            5,
+            {"voters": [{"voterId": n, "directoryId": f"d{n}"} for n in (1, 2, 4)]},
+            {"one-voter-change"},
+        ),
+    ],
+)
+def test_logs_show_who_was_elected_and_one_voter_changed_at_a_time(offset, value, kinds):
+    run, three = kafka_run(), [{"voterId": n, "directoryId": f"d{n}"} for n in (1, 2, 3)]
+    kind = "control:KRAFT_VOTERS" if offset else "control:LEADER_CHANGE"
+    logs = {node: list(log) for node, log in run.evidence.logs.items()}
+    for node, log in logs.items():
+        log[1] = record(node, 1, kind="control:KRAFT_VOTERS", voters=three)
+        log[offset] = record(node, offset, kind=kind, **value)
+    result, found = judged(replace(run, evidence=replace(run.evidence, logs=logs)))
+    assert (result.status, found) == (Status.FAIL if kinds else Status.PASS, kinds)
 
 
 def test_logs_that_differ_below_the_high_watermark_are_reported():
