@@ -39,8 +39,8 @@ class WrongAnswerError(TypeError):
     """An object that a package may have added answered what its protocol does not have."""
 
     def __init__(self, source: object, answer: object) -> None:
-        self.module = type(source).__module__
-        name = f"{self.module}.{type(source).__qualname__}"
+        self.module = str(source.__module__)
+        name = f"{self.module}.{getattr(source, '__qualname__', type(source).__qualname__)}"
         try:
             shown = ascii(answer)[:80]
         except Exception:  # noqa: BLE001  (of theirs; or it is nested too deeply)

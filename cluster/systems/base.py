@@ -11,7 +11,7 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path, PurePath
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import Connect
@@ -114,6 +114,7 @@ class Layout(Protocol):
         return None
 
 
+@runtime_checkable
 class System(Layout, Protocol):
     """How to run one kind of node."""
 

@@ -63,7 +63,7 @@ from cluster.systems.kinds import SystemKind, SystemRequest
 from cluster.systems.registry import system_named
 from cluster.systems.secured import SecuritySettings
 from cluster.values import valueclass
-from harness.errors import PlanError
+from harness.errors import PlanError, WrongAnswerError
 from harness.plan.field_types import Mutant, Nodes, Seed, Version, node_names
 from harness.plan.schedule import (
     Entry,
@@ -189,7 +189,9 @@ class Plan:
     def nodes_at(self, listener: Listener) -> tuple[str, ...]:
         """Name the nodes that have this listener: CONTROLLER to vote, CLIENT to serve clients."""
         request = SystemRequest(self.node_settings, self.system_options)
-        listeners = self.kind.listeners(request, self.nodes)
+        listeners: object = self.kind.listeners(request, self.nodes)
+        if not isinstance(listeners, tuple) or len(listeners) != self.nodes:
+            raise WrongAnswerError(self.kind.listeners, listeners)
         return tuple(
             node for node, own in zip(self.node_names, listeners, strict=True) if listener in own
         )

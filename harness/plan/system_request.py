@@ -9,6 +9,7 @@ from cluster.systems.base import System
 from cluster.systems.image import OPTION, Image
 from cluster.systems.kinds import SettingError, SystemRequest
 from cluster.systems.secured import RunSecurity
+from harness.errors import WrongAnswerError
 from harness.plan.plan import Plan
 from results.store.model import system_shown
 
@@ -23,10 +24,13 @@ def request_of(plan: Plan, security: RunSecurity | None = None) -> SystemRequest
 def system_of(plan: Plan, run: str) -> System:
     """Make the system of a plan, with keys and passwords for the run if it is secured.
 
-    Raises SettingError where it is not installed, or leaves its listeners unsecured all the same.
+    Raises SettingError where it is not installed, or leaves its listeners unsecured all the same,
+    and WrongAnswerError where a package makes none.
     """
     security = RunSecurity(plan.security, run) if plan.security.to_json() else None
     system = plan.kind.create(request_of(plan, security))
+    if not isinstance(system, System):
+        raise WrongAnswerError(plan.kind.create, system)
     if security is not None and system.client_security == PLAINTEXT:
         raise SettingError(f"security: system {plan.system} cannot secure its listeners")
     return system

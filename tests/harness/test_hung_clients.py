@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import types
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,8 @@ from checkers.history import EventType, pair
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.runs.answers import HUNG
 from checkers.verdict import Status
-from harness.errors import InternalError, PackageError, internal_error
+from harness.errors import InternalError, PackageError, WrongAnswerError, internal_error
+from harness.plan.system_request import system_of
 from harness.run import world
 from harness.run.interpreter import HarnessError
 from harness.signals.interrupt import run_interruptible
@@ -196,6 +198,29 @@ def test_an_answer_that_is_no_completion_names_the_package(monkeypatch, package,
     assert type(error) is PackageError
     assert str(error).startswith("package theirs 1.2: ")
     assert f"their_client.RegisterClient answered {answer!a}"[:60] in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    [
+        ("create", lambda made: system_of(made, "run")),
+        ("listeners", lambda made: made.nodes_at("CLIENT")),
+    ],
+)
+@pytest.mark.parametrize("answer", [None, ()])
+def test_an_answer_of_a_system_that_is_none_names_the_package(
+    monkeypatch, package, tmp_path, name, ask, answer
+):
+    def give(*_):
+        return answer
+
+    made = plan(**THE_PLAN)
+    give.__module__ = package.__name__
+    kind = replace(made.kind, **{name: give})
+    monkeypatch.setattr("harness.plan.plan.system_named", lambda _: kind)
+    with pytest.raises(WrongAnswerError) as caught:
+        ask(made)
+    assert str(internal_error(caught.value, tmp_path)).startswith("package theirs 1.2: ")
 
 
 def test_an_answer_that_is_nested_too_deeply_is_one_of_its_client(monkeypatch):

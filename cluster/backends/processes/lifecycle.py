@@ -67,6 +67,15 @@ def _command_of(system: System, node: Placement) -> tuple[str, ...]:
     return tuple(map(os.fspath, words))
 
 
+def _texts(system: System, what: str, answer: object) -> dict[str, str]:
+    """Return a node's files or variables. Raises BackendError where they are none."""
+    pairs = answer.items() if isinstance(answer, Mapping) else [(None, answer)]
+    if any(not isinstance(text, str) for pair in pairs for text in pair):
+        shown = ascii(answer)[:80]
+        raise BackendError(f"system {system.name}: a node's {what} are {shown}, not texts by name")
+    return dict(pairs)
+
+
 class Incarnation:
     """One started node: how it is signalled, and how its end is understood."""
 
@@ -266,10 +275,11 @@ class ProcessBackend:
             for prepare in self.before_start:
                 environment.update(await prepare(node))
             placement = self._placement(node)
+            variables = _texts(self.system, "variables", self.system.environment(placement))
             process = await self._launch(
                 node,
                 _command_of(self.system, placement),
-                {**self.system.environment(placement), **environment, **labels(self.run_id)},
+                {**variables, **environment, **labels(self.run_id)},
             )
             incarnation = Incarnation(process, self.system.stop_codes)
             self._incarnations[node].append(incarnation)
@@ -286,7 +296,7 @@ class ProcessBackend:
 
     async def configure(self, node: str) -> None:
         """Write a node's files, as the system has them by now."""
-        files = self.system.files(self._placement(node))
+        files = _texts(self.system, "files", self.system.files(self._placement(node)))
         await self._put(node, {path: text.encode() for path, text in files.items()})
 
     async def configure_release(self, node: str, number: int) -> None:

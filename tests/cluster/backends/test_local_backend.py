@@ -196,6 +196,16 @@ def test_a_command_that_is_none_is_one_clear_error(tmp_path: Path, command):
     fail_up(backend, f"a node's command is {re.escape(ascii(command))}, not some texts")
 
 
+@pytest.mark.parametrize(("method", "what"), [("files", "files"), ("environment", "variables")])
+@pytest.mark.parametrize("answer", [None, {"a": b"b"}, {"a": 1}, ["a"]], ids=ascii)
+def test_what_is_no_texts_by_name_is_one_clear_error(
+    tmp_path: Path, monkeypatch, method, what, answer
+):
+    monkeypatch.setattr(FakeSystem, method, lambda *_: answer)
+    backend = LocalBackend(FakeSystem(), tmp_path, 1, "run-1")
+    fail_up(backend, f"a node's {what} are {re.escape(ascii(answer))}, not texts by name")
+
+
 def test_an_unwritable_run_folder_is_one_clear_error(tmp_path: Path):
     blocked = tmp_path / "a-file"
     blocked.write_text("")
