@@ -16,6 +16,7 @@ writes the whole list into the log, so long runs want more keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 from checkers.registry import CheckSpec
 from cluster.client.caller import Outcome
@@ -24,6 +25,9 @@ from cluster.systems.cells import LIST_PREFIX
 from cluster.values import valueclass
 from workloads.base import Completion, Op, Option, WorkloadKind
 from workloads.keyed import Keyed, TargetClient
+
+if TYPE_CHECKING:
+    from workloads.shapes import Shapes
 
 _NO_TOPIC = ErrorCode.unknown_topic_or_partition.name
 
@@ -44,7 +48,6 @@ class AppendClient(TargetClient):
         cell = context.cell(LIST_PREFIX + op.key)
         if op.f == "append":
             assert isinstance(op.value, str)
-            assert "," not in op.value, "one element"
             outcome = await self._alter_cell(node, cell, "append", cell.encode(op.value))
             if outcome.type == "ok":
                 outcome = Outcome("ok", op.value)
@@ -76,6 +79,14 @@ class Append(Keyed):
     def cells(self) -> Sequence[str]:
         """All lists."""
         return tuple(LIST_PREFIX + self.key(number) for number in range(self.keys))
+
+    def shapes(self) -> Shapes:
+        """Reads and appends of elements, as the generated ones are."""
+        from pydantic import Field  # noqa: PLC0415
+
+        element = Field(pattern=r"^w\d+\.\d+$", description="an element such as w0.1")
+        shapes = Keyed.shapes(self)
+        return {**shapes, "append": {**shapes["append"], "value": Annotated[str, element]}}
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
         """Every key is a linearizable list, or one that only grows; and is whole on every node."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 from checkers.history import EventType
 from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
@@ -32,6 +32,9 @@ from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, Option, Role, WorkloadKind, completion
 from workloads.data.log_client import AtReplica
 from workloads.keyed import Plain, Target
+
+if TYPE_CHECKING:
+    from workloads.shapes import Shapes
 
 T = TypeVar("T")
 
@@ -152,6 +155,14 @@ class Appends(Plain):
     def final_operations(self) -> Sequence[Op]:
         """Read the log of each node whole."""
         return tuple(AtReplica(POLL_ALL, KEY, replica=number) for number in range(self.nodes))
+
+    def shapes(self) -> Shapes:
+        """Appends, and reads of what is committed."""
+        from pydantic import Field  # noqa: PLC0415
+
+        of_log = {"key": Literal["log-0"]}
+        text = Field(pattern=r"^[^-]", description="a text that does not begin with -")
+        return {SEND: {**of_log, "value": Annotated[str, text]}, POLL: of_log, POLL_ALL: of_log}
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
         """The log keeps what was acknowledged, in order."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from checkers.registry import CheckSpec
 from cluster.client.broker_client import BrokerClient, FakeBroker
@@ -28,6 +28,9 @@ from cluster.client.caller import Outcome
 from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, Option, Role, WorkloadKind
 from workloads.keyed import Plain, TargetClient
+
+if TYPE_CHECKING:
+    from workloads.shapes import Shapes
 
 FIRST_BROKER_ID: Final = 2_000
 """Fake brokers are numbered from here, so that no node is taken for one."""
@@ -128,6 +131,15 @@ class Brokers(Plain):
                 yield Op("read", str(broker))
             else:
                 yield _operation(random, str(broker), incarnation)
+
+    def shapes(self) -> Shapes:
+        """What a broker says, and what is seen of it."""
+        from workloads.shapes import Incarnation, Said, one_of  # noqa: PLC0415
+
+        key = one_of([str(broker) for broker in range(self.brokers)])
+        said = {"key": key, "value": Said}
+        registers = {"key": key, "value": Incarnation}
+        return {"read": {"key": key}, "register": registers, "heartbeat": said, "fence": said}
 
     def final_operations(self) -> Sequence[Op]:
         """Look at every broker once more."""

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from socket import socket
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from checkers.history import Value
 from checkers.registry import CheckSpec
@@ -39,6 +39,9 @@ from workloads.base import (
     completion,
 )
 from workloads.keyed import Keyed, Plain
+
+if TYPE_CHECKING:
+    from workloads.shapes import Shapes
 
 WHOLE = 10
 """So many times as long as another operation may a read of the whole set take."""
@@ -106,6 +109,12 @@ class DrivenSet(Plain):
     def setup_operations(self) -> Sequence[Op]:
         """Read it once: then there is something that can be added to."""
         return (Op("read"),)
+
+    def shapes(self) -> Shapes:
+        """Additions, and reads of all."""
+        from workloads.shapes import Text  # noqa: PLC0415
+
+        return {"add": {"value": Text}, "read": {}}
 
     def final_operations(self) -> Sequence[Op]:
         """Read all of it at every node."""

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
+from typing import TYPE_CHECKING
 
 from checkers.registry import CheckSpec
 from cluster.values import valueclass
 from workloads.base import Completion, Op, Option, Role, WorkloadKind
 from workloads.keyed import Plain, TargetClient
+
+if TYPE_CHECKING:
+    from workloads.shapes import Shapes
 
 OPTIONS = {"partitions_max": Option(1, "most partitions of a topic", 1, 100)}
 
@@ -51,6 +55,12 @@ class Set(Plain):
             name = f"s{worker}-{count}"
             yield Op("add", name, {"partitions": random.randint(1, self.partitions_max)})
             count += 1
+
+    def shapes(self) -> Shapes:
+        """Any name: the topics of a node are all read in the end."""
+        from workloads.shapes import Size, Text  # noqa: PLC0415
+
+        return {"add": {"key": Text, "value": Size}}
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:  # noqa: ARG002
         """Acknowledged names are on every node, refused ones on none."""

@@ -6,7 +6,7 @@ import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from checkers.history import Value
 from cluster.backends.base import Listener
@@ -14,6 +14,9 @@ from cluster.client.caller import Outcome
 from cluster.systems.cells import Cell
 from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, Role, WorkloadClient, completion
+
+if TYPE_CHECKING:
+    from workloads.shapes import Shapes
 
 
 class Plain:
@@ -38,6 +41,10 @@ class Plain:
     def cells(self) -> Sequence[str]:
         """Return nothing."""
         return ()
+
+    def shapes(self) -> Shapes | None:
+        """Return what an operation that a plan lists may say; None: its client refuses."""
+        return None
 
 
 @valueclass
@@ -70,6 +77,14 @@ class Keyed(Plain):
                 count += 1
             else:
                 yield Op("read", key)
+
+    def shapes(self) -> Shapes:
+        """Reads and writes of its keys: no others are read in the end."""
+        from workloads.shapes import Text, one_of  # noqa: PLC0415
+
+        key = one_of([self.key(number) for number in range(self.keys)])
+        written = {} if self.value(0, 0) is None else {"value": Text}
+        return {"read": {"key": key}, self.write: {"key": key, **written}}
 
     def final_operations(self) -> Sequence[Op]:
         """Read every key once more."""

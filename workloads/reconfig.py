@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from checkers.history import EventType
 from checkers.registry import CheckSpec
@@ -43,6 +43,9 @@ from cluster.values import valueclass
 from workloads import register
 from workloads.base import ClientContext, Completion, Op, Option, Role, WorkloadKind
 from workloads.keyed import Plain, TargetClient
+
+if TYPE_CHECKING:
+    from workloads.shapes import Shapes
 
 CHANGE: Final = "change-voters"
 REMOVE_ONLY: Final = {"change": "remove"}
@@ -164,6 +167,12 @@ class Reconfig(Plain):
                 returns = self.return_fraction >= 1 or changes.random() < self.return_fraction
                 yield Op(CHANGE, value=None if returns else REMOVE_ONLY)
             yield op
+
+    def shapes(self) -> Shapes:
+        """Those of its registers, and changes."""
+        from workloads.shapes import Removal  # noqa: PLC0415
+
+        return {**self.registers.shapes(), CHANGE: {"value": (Removal | None, None)}}
 
     def final_operations(self) -> Sequence[Op]:
         """Read every register once more."""

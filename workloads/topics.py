@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from random import Random
+from typing import TYPE_CHECKING
 
 from checkers.registry import CheckSpec
 from cluster.client.caller import Outcome
@@ -27,6 +28,9 @@ from cluster.node.errors import ErrorCode
 from cluster.values import valueclass
 from workloads.base import Completion, Op, Option, Role, WorkloadKind, lagging_reads
 from workloads.keyed import Plain, TargetClient
+
+if TYPE_CHECKING:
+    from workloads.shapes import Shapes
 
 OPTIONS = {
     "names": Option(12, "how many topic names there are", 1, 10_000),
@@ -108,6 +112,18 @@ class Topics(Plain):
                 "delete": {"by": "id"} if random.random() < 0.5 else None,
             }
             yield Op(f, topic, of_f.get(f))
+
+    def shapes(self) -> Shapes:
+        """Creations, deletions by name or id, and reads of its names."""
+        from workloads.shapes import Identified, Size, one_of  # noqa: PLC0415
+
+        key = one_of([self.topic(number) for number in range(self.names)])
+        deletes = {"key": key, "value": (Identified | None, None)}
+        return {
+            "create": {"key": key, "value": Size},
+            "delete": deletes,
+            "describe": {"key": key},
+        }
 
     def final_operations(self) -> Sequence[Op]:
         """Describe every name once more."""

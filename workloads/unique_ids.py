@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from random import Random
+from typing import TYPE_CHECKING, Literal
 
 from checkers.registry import CheckSpec
 from cluster.client.broker_client import BrokerClient, FakeBroker
@@ -21,6 +22,9 @@ from cluster.client.caller import Outcome
 from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, Option, Role, WorkloadKind
 from workloads.keyed import Plain, TargetClient
+
+if TYPE_CHECKING:
+    from workloads.shapes import Shapes
 
 KEY = "producer-ids"
 FIRST_BROKER_ID = 1_000
@@ -69,6 +73,10 @@ class UniqueIds(Plain):
         del worker, random, role
         while True:
             yield Op("allocate", KEY)
+
+    def shapes(self) -> Shapes:
+        """One key: blocks of two would be compared with none of the other's."""
+        return {"allocate": {"key": Literal["producer-ids"]}}
 
     def final_operations(self) -> Sequence[Op]:
         """Ask for one more: it must lie above all."""

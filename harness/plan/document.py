@@ -7,7 +7,7 @@ together: what a system takes, promises and runs on, and what its schedule names
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from checkers.runs import exercised
 from cluster.backends.registry import DOCKER, SIM
 from cluster.names import unknown
-from cluster.schemas import Schema, render, where_of
+from cluster.schemas import Place, Schema, render, where_of
 from cluster.systems.image import OPTION as IMAGE
 from cluster.systems.kafka.installation import RELEASES
 from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
@@ -27,7 +27,7 @@ from harness.plan.schedule import RandomSchedule, ScheduleError, draw, read_rows
 from nemeses.base import ParameterError
 from nemeses.processes.upgrade import UPGRADE
 from workloads.base import CLIENT, OWN
-from workloads.registry import WORKLOADS, WorkloadError
+from workloads.registry import WORKLOADS, WorkloadError, check_operations
 
 _STORED_ONLY = ("checks", "leaderless", "versions", "made_of", "command")
 """Keys that a run stores beside its plan. They follow from it and cannot be chosen."""
@@ -74,6 +74,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
                 is_led=plan.kind.is_led,
             )
             plan = replace(plan, schedule=drawn)
+        check_operations(plan.make_workload(), _client_operations(plan, schedule))
     except (ParameterError, ScheduleError, SettingError, WorkloadError) as error:
         raise PlanError(str(error)) from error
     if not (plan.rate_per_s or plan.strands or "operations" in document):
@@ -235,6 +236,20 @@ def _check_operations(plan: Plan) -> None:
         if operation.worker >= plan.concurrency:
             most = f"below {plan.concurrency}, the plan's concurrency"
             raise PlanError(f"{where_of(place)}: worker must be {most}, not {operation.worker}")
+
+
+def _client_operations(plan: Plan, rows: object) -> Iterator[tuple[Place, str, dict[str, Any]]]:
+    """Yield place, name, and key and value of what clients perform beside their stream."""
+    for number, op in enumerate(plan.operations):
+        yield ("operations", number), op.f, {"key": op.key, "value": op.value}
+    numbered = enumerate(rows if isinstance(rows, list) else ())
+    places = [number for number, row in numbered if isinstance(row, dict) and "steps" in row]
+    for number, strand in zip(places, plan.strands, strict=True):
+        for at, step in enumerate(strand.steps):
+            if step.kind == "op":
+                said = {part: step.options.get(part) for part in ("key", "value")}
+                place = ("schedule", number, "steps", at)
+                yield place, step.options.get("f", "write"), said
 
 
 def _read_script(plan: Plan, rows: Sequence[object], *, asks_for_faults: bool) -> Plan:

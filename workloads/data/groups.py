@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from checkers.groups.facts import ABANDON, COMMIT, JOIN_ALL, LEAVE, ZOMBIE_COMMIT
 from checkers.partition_logs.columns import CONSUME, POLL, POLL_ALL, SEND
@@ -47,6 +47,10 @@ from workloads.data.groups_client import GroupsClient
 from workloads.data.groups_in_java import JavaGroupsClient
 from workloads.data.java_clients import JAVA
 from workloads.data.leads import Topics
+from workloads.data.log_client import log_shapes
+
+if TYPE_CHECKING:
+    from workloads.shapes import Shapes
 
 TOPIC: Final = "g0"
 NEXT: Final = "java-consumer"
@@ -104,6 +108,11 @@ class Groups(Topics):
             else:
                 (function,) = random.choices([*others, CONSUME], weights)
                 yield Op(function)
+
+    def shapes(self) -> Shapes:
+        """Those of its logs, and of a member."""
+        of_member = (CONSUME, COMMIT, LEAVE, ABANDON, ZOMBIE_COMMIT, JOIN_ALL)
+        return {**log_shapes(self.keys()), **{key: {} for key in of_member}}
 
     def setup_operations(self) -> Sequence[Op]:
         """Poll every partition, so that the topic is there, and join the group."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
 from checkers.registry import CheckSpec
@@ -33,7 +33,10 @@ from cluster.client.data_client import Acks, TopicPartition
 from cluster.values import valueclass
 from workloads.base import Choice, ClientContext, Op, Option, Role, WorkloadClient, WorkloadKind
 from workloads.data.leads import Topics
-from workloads.data.log_client import MOVE, AtReplica, LogClient, SharedProducer
+from workloads.data.log_client import MOVE, AtReplica, LogClient, SharedProducer, log_shapes
+
+if TYPE_CHECKING:
+    from workloads.shapes import Shapes
 
 ACKS: Final[Mapping[str, Acks]] = {"all": -1, "1": 1, "0": 0}
 OPTIONS: Final[Mapping[str, Option | Choice]] = {
@@ -93,6 +96,11 @@ class Log(Topics):
                 polls += 1
                 again = random.random() < self.again_fraction
                 yield Op(POLL, key, random.randrange(1 + polls // 2) if again else None)
+
+    def shapes(self) -> Shapes:
+        """All that its clients can do."""
+        count = self.topics * self.partitions
+        return log_shapes([str(self.partition(number)) for number in range(count)])
 
     def final_operations(self) -> Sequence[Op]:
         """Read every partition whole: at its leader, and then at each of its replicas."""

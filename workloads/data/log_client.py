@@ -14,7 +14,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from checkers.history import EventType, Value
 from checkers.partition_logs.columns import CONFIGURE, POLL, POLL_ALL, RENEW, SEND
@@ -30,6 +30,9 @@ from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, completion
 from workloads.data.leads import Budget, Lead, Leads, Stopped, Topics, node_name, partition_of
 from workloads.data.wrong_requests import WRONG, errors_of
+
+if TYPE_CHECKING:
+    from workloads.shapes import Shapes
 
 MOVE: Final = "move-leader"
 RESIZE: Final = "resize-broker"
@@ -110,6 +113,33 @@ class SharedProducer:
     """The producer of several processes, as threads share one of Kafka's."""
 
     now: Producer | None = None
+
+
+def log_shapes(own: Sequence[str]) -> Shapes:
+    """Return what listed operations of a log's clients may say.
+
+    `own`: the partitions that are judged. Of others no record that is sent is read in the end, and
+    what renews, fills or empties a topic would be a loss of theirs.
+    """
+    from workloads.shapes import Count, Offset, Records, Setting, one_of, partition_but  # noqa: PLC0415
+
+    judged, any_ = {"key": one_of(own)}, {"key": partition_but(())}
+    other = {"key": partition_but(own)}
+    return {
+        SEND: {**judged, "value": Records},
+        POLL: {**judged, "value": (Offset | None, None)},
+        POLL_ALL: judged,
+        MOVE: {**any_, "value": Offset},
+        CONFIGURE: {**any_, "value": Setting},
+        RESIZE: {**any_, "value": Setting},
+        DESCRIBE: any_,
+        GROW: other,
+        RENEW: other,
+        FILL: {**other, "value": Count},
+        PRODUCERS: {**any_, "value": Count},
+        DELETE: {**other, "value": int},
+        ASK_WRONG: {**any_, "value": one_of([*WRONG])},
+    }
 
 
 class LogClient:

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from checkers.registry import CheckSpec
 from checkers.transactions.atomic_rules import (
@@ -62,6 +62,9 @@ from workloads.base import (
 from workloads.data.java_clients import JAVA, JavaClient
 from workloads.data.leads import Topics
 from workloads.data.transactions_client import TransactionsClient
+
+if TYPE_CHECKING:
+    from workloads.shapes import Shapes
 
 OPTIONS: Final[Mapping[str, Option | Choice]] = {
     CLIENT: Choice(
@@ -147,6 +150,20 @@ class Transactions(Topics):
         function = ABORT if random.random() < self.abort_fraction else TXN
         late = random.random() < self.late_fraction and self.client_kind == OWN
         return function + LATE if late else function
+
+    def shapes(self) -> Shapes:
+        """Transactions of its partitions, and reads."""
+        from workloads.shapes import steps_of  # noqa: PLC0415
+
+        keys, own = self.keys(), self.client_kind == OWN
+        steps = steps_of(keys, ("r", "append", *((COMMIT,) if own else ())))
+        reads, read = steps_of(keys), steps_of(keys, most=1)
+        late = (TXN + LATE, ABORT + LATE, OUTLIVE) if own else ()
+        return {
+            **{key: {"value": steps} for key in (TXN, ABORT, ZOMBIE, *late)},
+            **{key: {"value": reads} for key in (READ, READ_UNCOMMITTED)},
+            **{key: {"value": read} for key in (READ_ALL, OFFSETS)},
+        }
 
     def setup_operations(self) -> Sequence[Op]:
         """Read every partition and offset, so that the topics are there."""
