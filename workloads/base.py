@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from checkers.history import EventType, Value
 from checkers.registry import CheckSpec
@@ -172,6 +172,7 @@ class Role(enum.Enum):
     WRITER = "writer"
 
 
+@runtime_checkable
 class Workload(Protocol):
     """See the module. Instances hold validated options and are immutable."""
 

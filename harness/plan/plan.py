@@ -73,7 +73,7 @@ from harness.plan.step_verbs import is_fault
 from harness.plan.strands import SILENT, ScriptedOp, Strand, differences, strand_to_json
 from nemeses.base import Parameters
 from workloads.base import Workload
-from workloads.registry import workload_named
+from workloads.registry import WORKLOADS, workload_named
 
 EXPECTED_MAX = 10**9
 """Most operations, or leader changes, that a plan can expect."""
@@ -225,8 +225,11 @@ class Plan:
         return len(self.schedule) + self.fault_steps + len(self.operations) + streamed
 
     def make_workload(self) -> Workload:
-        """Make the workload, with its options."""
-        return workload_named(self.workload, self.workload_options)
+        """Make the workload, with its options. Raises WrongAnswerError where a package has none."""
+        made: object = workload_named(self.workload, self.workload_options)
+        if not isinstance(made, Workload):
+            raise WrongAnswerError(WORKLOADS[self.workload].create, made)
+        return made
 
     def judged_by(self) -> dict[str, Any]:
         """Return the document that decides what a run must have tried (`checkers.runs.exercised`)."""

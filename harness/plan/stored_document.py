@@ -67,8 +67,8 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
     # Of what is no metadata quorum no file is stored, but its trace, where it has events of raft.
     of_traces_alone = [CheckSpec("invariants", {**of_traces, "files": False})] if traced else []
     workload = plan.make_workload()
-    of_workload = workload.checks(reads_lag=plan.kind.reads_lag)
-    if not all(isinstance(spec, CheckSpec) for spec in of_workload):
+    of_workload: Any = workload.checks(reads_lag=plan.kind.reads_lag)
+    if not isinstance(of_workload, tuple) or not {*map(type, of_workload)} <= {CheckSpec}:
         raise WrongAnswerError(workload, of_workload)
     specs = (
         *of_workload,

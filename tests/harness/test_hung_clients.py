@@ -17,6 +17,7 @@ from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.runs.answers import HUNG
 from checkers.verdict import Status
 from harness.errors import InternalError, PackageError, WrongAnswerError, internal_error
+from harness.plan.stored_document import checks_for
 from harness.plan.system_request import system_of
 from harness.run import world
 from harness.run.interpreter import HarnessError
@@ -26,9 +27,10 @@ from nemeses.at_once import CLOSE_BOUND_S, OutOfTimeError, in_time
 from tests.harness.fake_cluster import FakeCluster
 from tests.harness.test_broken_faults import deaf, for_ever
 from tests.harness.test_run_phases import plan, play
-from workloads import driven
+from workloads import driven, register
 from workloads.base import Completion
 from workloads.register import RegisterClient
+from workloads.registry import WORKLOADS
 
 THE_PLAN = {"duration_s": 6, "faults": [], "workload_options": {"keys": 3}}
 BOUND_S = world.HUNG_AFTER_MIN_S
@@ -198,6 +200,25 @@ def test_an_answer_that_is_no_completion_names_the_package(monkeypatch, package,
     assert type(error) is PackageError
     assert str(error).startswith("package theirs 1.2: ")
     assert f"their_client.RegisterClient answered {answer!a}"[:60] in str(error)
+
+
+@pytest.mark.parametrize("answer", [None, 5, ("x",)])
+@pytest.mark.parametrize("name", ["create", "checks"])
+def test_a_workload_that_is_none_names_the_package(monkeypatch, package, tmp_path, name, answer):
+    def give(*_, **__):
+        return answer
+
+    made = plan(**THE_PLAN)
+    give.__module__ = package.__name__
+    kind = replace(WORKLOADS["register"], create=give)
+    if name == "create":
+        monkeypatch.setitem(WORKLOADS._own, "register", kind)
+    else:
+        monkeypatch.setattr(register.Register, "checks", give)
+        monkeypatch.setattr(register.Register, "__module__", package.__name__)
+    with pytest.raises(WrongAnswerError) as caught:
+        checks_for(made)
+    assert str(internal_error(caught.value, tmp_path)).startswith("package theirs 1.2: ")
 
 
 @pytest.mark.parametrize(
