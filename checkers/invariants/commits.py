@@ -9,6 +9,22 @@ from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 
 
+def surplus_mark(quorum: Quorum, node: str, fields: Fields) -> Broken | None:
+    """Say that a node takes more for committed than leaders have announced.
+
+    The leader of its epoch names no mark before it has announced one of that epoch.
+    """
+    offset, leader = fields["offset"], quorum.leader_of.get(fields["epoch"])
+    if fields["role"] == "leader" or offset <= quorum.announced_end:
+        return None
+    unseen = quorum.unseen if leader is None else quorum.unseen_of((leader,), (), 1)
+    return Broken(
+        f"{node} takes all below {offset} for committed, where no leader announced more than "
+        f"{quorum.announced_end}",
+        unseen=tuple(sorted(unseen)),
+    )
+
+
 class MajorityDurable(Invariant):
     """What a leader commits is durable on a majority of its voters.
 
@@ -26,13 +42,7 @@ class MajorityDurable(Invariant):
     order = Order.CAUSE
 
     def on_hw(self, node: str, fields: Fields) -> Broken | None:
-        quorum, offset = self.quorum, fields["offset"]
-        if quorum.sight is None or fields["role"] == "leader" or offset <= quorum.announced_end:
-            return None
-        return Broken(
-            f"{node} takes all below {offset} for committed, where no leader announced more than "
-            f"{quorum.announced_end}"
-        )
+        return None if self.quorum.sight is None else surplus_mark(self.quorum, node, fields)
 
     def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
         quorum, offset = self.quorum, fields["offset"]

@@ -49,7 +49,6 @@ from checkers.evidence.trace_fields import (
     well_formed,
     wholes,
 )
-from checkers.history import INFINITY_NS
 from checkers.invariants.elections import MonotonicEpoch, OneVote
 from checkers.invariants.electorate import ANY
 from checkers.invariants.fold import Invariant, Order
@@ -66,15 +65,9 @@ from checkers.invariants.traces import (
 )
 from checkers.invariants.watcher import INVARIANTS, Violation, Watcher
 from checkers.nodes import leader_age
-from checkers.nodes.agreement import may_be_ended
+from checkers.nodes.agreement import hit_since
 from checkers.nodes.starts import unlike_starts
-from checkers.nodes.trace_order import (
-    begins,
-    fault_notes,
-    find_disorder,
-    not_started,
-    unlike_faults,
-)
+from checkers.nodes.trace_order import find_disorder, not_started, unlike_faults
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -113,7 +106,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     holes = incomplete(left, evidence) | disorder.keys()
     damaged = dict.fromkeys(evidence.nodes, 0)
     if not run.extent.pending:  # else whose storage it was is not known
-        damaged = _damaged_since(run)
+        damaged = hit_since(run, _SPARES_DISKS)
     has_files = options.get("files") is not False
     possible = {name: kind for name, kind in _JUDGED.items() if has_files or kind not in _OF_FILES}
     everywhere = {
@@ -180,17 +173,6 @@ def validate(options: Mapping[str, Any]) -> None:
         names = options.get(option)
         if names is not None and not all(isinstance(name, str) for name in names):
             raise ValueError(f"{option!r} must be a list of names of {what}")
-
-
-def _damaged_since(run: RunInput) -> dict[str, int]:
-    """Return when a fault that may damage a node's storage was first asked for, by node."""
-    found: dict[str, int] = {}
-    notes = fault_notes(run)
-    for note, begun_ns in zip(notes, begins(notes), strict=True):
-        if note.f not in _SPARES_DISKS:
-            for node in may_be_ended(note):
-                found[node] = min(found.get(node, INFINITY_NS), begun_ns or 0)
-    return found
 
 
 def _only_there(only: Mapping[str, Collection[str]]) -> str:
@@ -285,7 +267,9 @@ class _Judged:
             if isinstance(torn, int):
                 yield node, "torn", {"torn_bytes": torn}
         for node, snapshots in evidence.snapshots.items():
-            yield node, "snapshots", {"ids": {(one.offset, one.epoch) for one in snapshots}}
+            begin = next((record.offset for record in evidence.logs.get(node, ())), 0)
+            ids = {(one.offset, one.epoch) for one in snapshots}
+            yield node, "snapshots", {"ids": ids, "log_begin": begin}
         if all(node in evidence.logs and node in evidence.quorum_states for node in evidence.nodes):
             records = [record for log in evidence.logs.values() for record in log]
             epochs = {record.offset: record.epoch for record in records}
@@ -333,7 +317,7 @@ class _Judged:
             if quorum.follows_logs:
                 ended = ended and quorum.logs[node].end == state.get("logEndOffset")
             doubted = node in self.holes or not ended
-        elif kind in (OneVote, MonotonicEpoch, KeptState, Recovery, SnapshotsKept):
+        elif kind in (OneVote, MonotonicEpoch, CommittedKept, KeptState, Recovery, SnapshotsKept):
             replica = quorum.electorate.directories.get(node, ANY)
             doubted = node in self.holes or state.get("directoryId") != replica
         else:

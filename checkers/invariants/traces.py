@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from checkers.invariants.commits import surplus_mark
 from checkers.invariants.electorate import ANY, voters_of
 from checkers.invariants.fold import Broken, Invariant, Order
 from checkers.invariants.quorum import Quorum
@@ -189,10 +190,7 @@ def _node_name(node_id: int) -> str | None:
 
 
 class MarkHeard(Invariant):
-    """No node takes more for committed than leaders have announced, who do so before they say it.
-
-    The leader of its epoch names no mark before it has announced one of that epoch.
-    """
+    """No node takes more for committed than leaders have announced."""
 
     name = "mark-heard"
     source = "KIP-595: a follower learns the high watermark from its leader"
@@ -200,16 +198,7 @@ class MarkHeard(Invariant):
     order = Order.CAUSE
 
     def on_hw(self, node: str, fields: Fields) -> Broken | None:
-        quorum, offset = self.quorum, fields["offset"]
-        if fields["role"] == "leader" or offset <= quorum.announced_end:
-            return None
-        leader = quorum.leader_of.get(fields["epoch"])
-        unseen = quorum.unseen if leader is None else quorum.unseen_of((leader,), (), 1)
-        explanation = (
-            f"{node} takes all below {offset} for committed, but no leader announced more than "
-            f"{quorum.announced_end}"
-        )
-        return Broken(explanation, unseen=tuple(sorted(unseen)))
+        return surplus_mark(self.quorum, node, fields)
 
 
 class _OfReplicas(Invariant):
@@ -225,7 +214,9 @@ class _OfReplicas(Invariant):
 
 
 class CommittedKept(_OfReplicas):
-    """What a voter announced as committed is there when it starts again.
+    """What a voter announced as committed is there when it starts again, and in the end.
+
+    Of a node that says where its log ends as it loads it; of others see `recovery`.
 
     A high watermark is at most where the node's own log ends, and a voter fsyncs that before it
     says so to its leader (KIP-595): one loss of power shows an fsync that was left out. A snapshot
@@ -241,6 +232,7 @@ class CommittedKept(_OfReplicas):
         super().__init__(quorum)
         self._begins: dict[str, int] = {}
         """By node: where its log began anew."""
+        self._loaded: set[str] = set()
 
     def on_truncate_fully(self, node: str, fields: Fields) -> None:
         self._known.pop(node, None)
@@ -249,16 +241,19 @@ class CommittedKept(_OfReplicas):
     def on_hw(self, node: str, fields: Fields) -> None:
         is_voter = node in self.quorum.electorate.members(node).directories
         if is_voter and fields["offset"] > self._begins.get(node, 0):
-            self._known[node] = fields["offset"]
+            self._known[node] = max(self._known.get(node, 0), fields["offset"])
 
     def on_log_end(self, node: str, fields: Fields) -> Broken | None:
+        self._loaded.add(node)
         mark, end_offset = self._known.get(node, 0), fields["end_offset"]
         if end_offset >= mark:
             return None
         return Broken(
-            f"{node}, a voter, had announced {mark} as committed, and starts again with a log that "
-            f"ends at {end_offset}"
+            f"{node}, a voter, had announced {mark} as committed, and its log ends at {end_offset}"
         )
+
+    def on_left(self, node: str, fields: Fields) -> Broken | None:
+        return self.on_log_end(node, fields) if node in self._loaded else None
 
 
 class UpToDateVote(Invariant):
@@ -576,11 +571,13 @@ class CommitBelowMark(Invariant):
 
 
 class SnapshotsKept(_OfReplicas):
-    """The newest snapshot that a node announced is on its disk: only older ones are deleted."""
+    """The newest snapshot that a node announced is on its disk: only older ones are deleted.
+
+    One is there of all below the beginning of its log: else what was there is nowhere.
+    """
 
     name = "snapshots-kept"
-    source = "KIP-630; cluster/node/kraft/log_cleaner.py"
-    reads = frozenset({"snapshot"})
+    source = "KIP-630; RaftEventSimulationTest, SnapshotAtLogStart"
     own = True
 
     def on_snapshot(self, node: str, fields: Fields) -> None:
@@ -588,12 +585,15 @@ class SnapshotsKept(_OfReplicas):
         self._known[node] = max(newest, (fields["offset"], fields["epoch"]))
 
     def on_snapshots(self, node: str, fields: Fields) -> Broken | None:
-        newest = self._known.get(node)
-        if newest is None or newest in fields["ids"]:
+        newest, end = self._known.get(node), max((end for end, _ in fields["ids"]), default=0)
+        if newest is not None and newest not in fields["ids"]:
+            text = f"{node} announced snapshot {newest[0]}-{newest[1]}, which is not on its disk"
+        elif end < fields["log_begin"]:
+            begin = fields["log_begin"]
+            text = f"the log of {node} begins at {begin}, and its last snapshot ends at {end}"
+        else:
             return None
-        return Broken(
-            f"{node} announced snapshot {newest[0]}-{newest[1]}, which is not on its disk"
-        )
+        return Broken(text)
 
 
 TRACES: tuple[type[Invariant], ...] = (

