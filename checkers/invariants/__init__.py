@@ -45,6 +45,7 @@ Simulated worlds alone are judged by the others, on what no trace holds; their c
 |---|---|
 | `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py` | the quorum: the table, and more on what nodes have done by then |
 | `leading.py` | leaders, on the messages that arrive |
+| `standing.py` | when replicas stand, what they ask of others, and their votes |
 | `brokers.py` | brokers and partitions, on the metadata images of nodes |
 | `sessions.py` | brokers' sessions, on the requests that arrive |
 | `replicas.py`, `partitions.py` | high watermarks, ISRs and what brokers know of replicas |

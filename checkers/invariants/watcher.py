@@ -20,6 +20,7 @@ from checkers.invariants.quorum import Quorum
 from checkers.invariants.replicas import REPLICATION
 from checkers.invariants.sessions import SESSIONS
 from checkers.invariants.sight import Fields, Sight
+from checkers.invariants.standing import STANDING
 from checkers.invariants.upkeep import UPKEEP
 
 INVARIANTS: tuple[type[Invariant], ...] = (
@@ -62,6 +63,7 @@ LIVE: tuple[type[Invariant], ...] = (
     voters.ChangesTaken,
     snapshots.SnapshotMade,
     *LEADING,
+    *STANDING,
     *BROKER_INVARIANTS,
     *SESSIONS,
     *REPLICATION,

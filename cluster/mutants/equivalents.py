@@ -102,10 +102,6 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:broker.serving.config_admin:_response:truth:0": (
         "there is an error, or none, for each resource"
     ),
-    "X:kraft.inbound:InboundRequests._fetch_snapshot:never:4": (
-        "a follower asks for what follows on the bytes that it has, until it has as many as this "
-        "leader said, and begins anew with the next leader: never beyond the end"
-    ),
     "X:log.metadata.log:Log._should_roll:always:1": (
         "each batch of a metadata log has its leader's time, which is never below 0"
     ),

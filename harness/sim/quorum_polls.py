@@ -2,14 +2,13 @@
 
 `QuorumPolls(world, watcher)` shows the answers to `checkers.invariants.descriptions`, and with them
 the changes of voters that were asked for and acknowledged. Every node is also asked, in turn, for
-changes of voters that each of them refuses (`WRONG`), which `checkers.invariants.answers` judges. A
+what each of them refuses (`wrong_quorum_requests`), which `checkers.invariants.answers` judges. A
 node is asked between two of its events, over no link, and answers by what it knows and changes
 nothing: so a world is the same whether it is asked or not.
 """
 
 from __future__ import annotations
 
-import uuid
 from itertools import cycle
 from typing import Any, Final
 
@@ -18,57 +17,12 @@ from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.world import SimNode, SimWorld
 from cluster.node.assembly import Node
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import (
-    AddVoterRequest,
-    DescribeQuorumRequest,
-    RemoveVoterRequest,
-    UpdateVoterRequest,
-    VoterRequest,
-)
+from cluster.node.kraft.messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
 from cluster.node.kraft_version import KRAFT_VERSION
-from cluster.node.log.batch.control import VoterListener
 from cluster.node.protocol.messages import UpdateFeaturesRequest
+from harness.sim.wrong_quorum_requests import WRONG
 
 _EVERY_MS: Final = 20.0
-_WRONG_MS: Final = 100.0
-_NOBODY: Final = 9_999
-"""A replica that nobody is."""
-_NOWHERE: Final = uuid.UUID("00000000-0000-4000-8000-00000000d1e5")
-_NO_DIRECTORY: Final = uuid.UUID(int=0)
-_LISTENER: Final = VoterListener("CONTROLLER", "127.0.0.1", 9)
-
-
-def _add(
-    directory: uuid.UUID = _NOWHERE,
-    voter: int = _NOBODY,
-    listeners: tuple[VoterListener, ...] = (_LISTENER,),
-    cluster: str | None = None,
-) -> AddVoterRequest:
-    return AddVoterRequest(cluster, 1_000, voter, directory, listeners)
-
-
-def _remove(
-    directory: uuid.UUID = _NOWHERE, voter: int = _NOBODY, cluster: str | None = None
-) -> RemoveVoterRequest:
-    return RemoveVoterRequest(cluster, voter, directory)
-
-
-WRONG: Final[dict[str, tuple[VoterRequest, tuple[str, ...]]]] = {
-    "add a voter: no id": (_add(voter=-1), ("invalid_request",)),
-    "add a voter: no directory": (_add(_NO_DIRECTORY), ("invalid_request",)),
-    "add a voter: no listener": (_add(listeners=()), ("invalid_request",)),
-    "add a voter: two of a name": (_add(listeners=(_LISTENER,) * 2), ("invalid_request",)),
-    "add a voter: another cluster": (_add(cluster="another"), ("inconsistent_cluster_id",)),
-    "remove a voter: no id": (_remove(voter=-1), ("invalid_request",)),
-    "remove a voter: no directory": (_remove(_NO_DIRECTORY), ("invalid_request",)),
-    "remove a voter: nobody": (_remove(), ("voter_not_found", "unsupported_version")),
-    "remove a voter: another cluster": (_remove(cluster="another"), ("inconsistent_cluster_id",)),
-    "update a voter: no epoch": (
-        UpdateVoterRequest(None, -1, _NOBODY, _NOWHERE, (_LISTENER,), 0, 1),
-        ("fenced_leader_epoch",),
-    ),
-}
-"""By what is wrong: changes that no leader begins (KIP-853), and with which errors it says so."""
 
 
 class QuorumPolls:
@@ -86,18 +40,13 @@ class QuorumPolls:
             world.mesh.on_reply[kind].append(self._look_at_change)
         world.mesh.on_reply[UpdateFeaturesRequest].append(self._look_at_upgrade)
         world.scheduler.call_later(_EVERY_MS, self._ask_all)
-        world.scheduler.call_later(_WRONG_MS, self._ask_all_wrong)
 
     def _ask_all(self) -> None:
-        for host, _, node in self._world.running():
-            self._ask(host, node)
-        self._world.scheduler.call_later(_EVERY_MS, self._ask_all)
-
-    def _ask_all_wrong(self) -> None:
         what = next(self._wrong)
         for host, _, node in self._world.running():
-            self._ask_wrong(host.name, node, what)
-        self._world.scheduler.call_later(_WRONG_MS, self._ask_all_wrong)
+            self._ask(host, node)
+            self._ask_wrong(host, node, what)
+        self._world.scheduler.call_later(_EVERY_MS, self._ask_all)
 
     def _ask(self, host: SimNode, node: Node) -> None:
         answers: list[Any] = []
@@ -120,18 +69,21 @@ class QuorumPolls:
         }
         self._watcher.take(host.name, "quorum-answer", shown)
 
-    def _ask_wrong(self, name: str, node: Node, what: str) -> None:
-        raft, (request, right) = node.raft, WRONG[what]
-        if raft._quorum.busy:
-            return  # an epoch or a vote is on its way to the disk: no request is looked at
+    def _ask_wrong(self, host: SimNode, node: Node, what: str) -> None:
+        raft, (make, right) = node.raft, WRONG[what]
+        if raft._quorum.busy or host.disk.detached:
+            return  # it waits for its disk, or ends by it at the next request
+        request = make(raft._core)
+        if request is None:
+            return
         answers: list[Any] = []
         raft._inbound.handle(request, answers.append)
         shown = {
             "what": what,
-            "errors": [answer.error.name for answer in answers],
+            "errors": [error_of(answer).name for answer in answers],
             "right": [(*right, "not_leader_or_follower")],
         }
-        self._watcher.take(name, "refusal", shown)
+        self._watcher.take(host.name, "refusal", shown)
 
     def _hear_change(self, name: str, request: Any) -> None:
         self._count += 1
@@ -157,3 +109,12 @@ class QuorumPolls:
         if is_done and levels.get(KRAFT_VERSION) == 1:
             shown = {"voter": None, "directory": "", "is_addition": True, "number": 0}
             self._watcher.take(name, "voters-acknowledged", shown)
+
+
+def error_of(answer: Any) -> ErrorCode:
+    """Return the error of an answer: of the whole of it, else of the partition."""
+    errors: tuple[ErrorCode, ErrorCode] = (
+        getattr(answer, "top_level_error", ErrorCode.none),
+        answer.error,
+    )
+    return errors[errors[0] is ErrorCode.none]

@@ -40,6 +40,7 @@ from cluster.node.kraft.quorum.states import Follower
 from cluster.node.kraft_version import KRAFT_VERSION
 from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.messages import UpdateFeaturesRequest
+from harness.sim.standing_sight import StandingWatch
 
 
 def watch(
@@ -75,6 +76,7 @@ def watch(
     world.mesh.on_reply[DescribeQuorumRequest].append(Descriptions(world, take).on_reply)
     VoterAnswers(world, take)
     Resignations(world, take)
+    StandingWatch(world, take)
     world.observers.append(observe)
     world.on_end.append(on_end)
     waits = FetchWaits(world, take)
@@ -115,7 +117,10 @@ class Arrivals:
             case BeginQuorumEpochRequest():
                 self._note_epoch(node, message.leader_id, message.leader_epoch, None)
             case EndQuorumEpochRequest():
-                self._take(node, "epoch-end", {"epoch": message.leader_epoch})
+                names = [node_name(key.id) for key in message.preferred_candidates]
+                leader = node_name(message.leader_id)
+                fields = {"epoch": message.leader_epoch, "leader": leader, "candidates": names}
+                self._take(node, "epoch-end", fields)
 
     def on_encoded(self, node: str, request: Any) -> None:
         """Tell of a request of a foreign node that is handed to a node."""
@@ -393,8 +398,12 @@ class WorldSight:
         return isinstance(self._nodes[node].process, KafkaProcess)
 
     def is_written(self, node: str) -> bool:
-        """Whether the node waits for nothing that it asked of its disk."""
-        return self._nodes[node].disk.is_idle
+        """Whether the node waits for nothing that it asked of its disk.
+
+        One that is stopped may have yet to take up that its epoch or vote is durable.
+        """
+        core = self._core(node)
+        return self._nodes[node].disk.is_idle and not (core is not None and core.quorum.busy)
 
     def snapshot(self, node: str, offset: int, epoch: int) -> int | str:
         """Checksum of the durable bytes of a snapshot."""

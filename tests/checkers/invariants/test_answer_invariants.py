@@ -1,6 +1,8 @@
 """What nodes answer: each invariant broken, and the closest right answers."""
 
 from collections import defaultdict
+from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 
 import pytest
@@ -13,9 +15,10 @@ from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.protocol.data_messages import OffsetForLeaderEpochRequest
 from cluster.node.protocol.messages import IncrementalAlterConfigsRequest, UpdateFeaturesRequest
 from harness.plan.document import from_document
-from harness.sim import quorum_polls
 from harness.sim.answer_sight import AnswerWatch
+from harness.sim.quorum_polls import error_of
 from harness.sim.runner import run
+from harness.sim.wrong_quorum_requests import WRONG as WRONG_OF_QUORUMS
 from tests.checkers.invariants.watching import QUIET, broken, broken_by, found_in
 from tests.cluster.node.kraft.dynamic import add_request, dynamic_world, send, voter_ids
 from workloads.data.wrong_requests import WRONG, errors_of, has_rows
@@ -349,17 +352,40 @@ def test_every_wrong_request_is_refused_for_a_reason_of_its_own():
 
 
 @pytest.mark.parametrize("is_changing", [False, True], ids=["no change", "a change goes on"])
-def test_a_leader_refuses_what_is_no_change_of_voters_and_goes_on(is_changing):
+def test_replicas_refuse_what_none_of_them_does_and_go_on(is_changing):
     world, leader = dynamic_world(observers=1)
     change = send(leader, add_request(world.nodes[4])) if is_changing else []
-    for what, (request, right) in quorum_polls.WRONG.items():
-        errors = [answer.error.name for answer in send(leader, request)]
+    for node, (what, (make, right)) in product(world.nodes.values(), WRONG_OF_QUORUMS.items()):
+        request = make(node.client._core)
+        if request is None:
+            assert node is leader or "snapshot" in what
+            continue
+        errors = [error_of(answer).name for answer in send(node, request)]
         nobody = is_changing and "nobody" in what
-        assert errors == ["request_timed_out" if nobody else right[0]], what
-        assert not broken("refusal", what=what, errors=errors, right=[right])
+        wanted = ["request_timed_out" if nobody else right[0]]
+        assert errors in ([wanted] if node is leader else [wanted, ["not_leader_or_follower"]]), (
+            what
+        )
+        rights = [(*right, "not_leader_or_follower")]
+        assert not broken("refusal", what=what, errors=errors, right=rights)
     world.settle()
     assert len(change) == is_changing
     assert voter_ids(leader) == ((1, 2, 3, 4) if is_changing else (1, 2, 3))
+
+
+def test_a_leader_sends_what_lies_in_a_snapshot_and_nothing_beyond():
+    world, leader = dynamic_world()
+    core, size = leader.client._core, 1 << 20
+    offset = core.log.high_watermark
+    writer = leader.client.create_snapshot(OffsetAndEpoch(offset, core.quorum.epoch), 0)
+    writer.freeze()
+    world.settle()
+    asked = {w: make(core) for w, (make, _) in WRONG_OF_QUORUMS.items() if "snapshot" in w}
+    behind = asked["load a snapshot: behind it"]
+    (last,) = send(leader, replace(behind, position=behind.position - 1, max_bytes=size))
+    assert (last.error, len(last.records)) == (ErrorCode.none, 1)
+    errors = {what: error_of(send(leader, asked[what])[0]).name for what in asked}
+    assert errors == {what: WRONG_OF_QUORUMS[what][1][0] for what in asked}
 
 
 @pytest.mark.slow

@@ -360,6 +360,8 @@ STOPPED = [
     {"kind": "stop", "targets": "@A", "for_ms": 6_000},
 ]
 _HANDS_OVER = "X:kraft.raft_client:RaftClient._maybe_complete_shutdown"
+_MISTIMED = ["stands-in-time"]
+_BACKS_OFF = "X:kraft.inbound:InboundRequests._election_backoff_ms"
 
 
 @pytest.mark.slow
@@ -372,10 +374,15 @@ _HANDS_OVER = "X:kraft.raft_client:RaftClient._maybe_complete_shutdown"
         (DEPOSED, None, []),
         (STOPPED, f"{_HANDS_OVER}:truth:0", ["end-told"]),
         (STOPPED, f"{_HANDS_OVER}:truth:1", ["end-told"]),
+        (STOPPED, f"{_BACKS_OFF}:relation:1", _MISTIMED),
+        (STOPPED, "X:kraft.inbound:InboundRequests._end_quorum_epoch:left-out:0", _MISTIMED),
+        (STOPPED, "X:kraft.outbound:OutboundRequests._take_fetch:left-out:2", _MISTIMED),
+        (STOPPED, "X:kraft.outbound:OutboundRequests._send:always:1", ["asks-in-turn"]),
+        (ALONE, "X:kraft.request_manager:RequestManager.reset_all:left-out:0", ["asks-in-turn"]),
         (STOPPED, None, []),
     ],
 )
-def test_worlds_find_a_leader_that_does_not_give_up_and_accuse_no_correct_one(steps, mutant, found):
+def test_worlds_find_who_leads_or_stands_wrongly_and_accuse_no_correct_one(steps, mutant, found):
     document = {
         **SCRIPT,
         "version": 1,

@@ -9,12 +9,12 @@ from tests.harness.sim import plans
 
 SCRIPTS = {name: plans.read_script(name) for name in plans.SCRIPTS}
 FOUND = {
-    "M01": "leader-completeness", "M02": "leader-completeness", "M03": "durable-vote",
+    "M01": "vote-given", "M02": "vote-given", "M03": "durable-vote",
     "M04": "damage-accepted", "M06": "one-vote", "M09": "one-vote", "M10": "stable-leadership",
     "M11": "leader-progress", "M13": "majority-durable", "M15": "majority-durable",
     "M16": "majority-counted", "M17": "own-commit", "M19": "durable-fetch",
-    "M21": "no-contradiction", "M22": "log-matching", "M23": "no-contradiction",
-    "M25": "committed-prefix", "M29": "change-after-commit", "M30": "elected-by-majority",
+    "M21": "no-contradiction", "M22": "asks-in-turn", "M23": "asks-in-turn",
+    "M25": "committed-prefix", "M29": "change-after-commit", "M30": "wrong-refused",
     "M31": "read-confirmed", "M32": "ack-committed",
 }  # fmt: skip
 """Mutant -> the invariant that it breaks."""
