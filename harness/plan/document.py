@@ -74,7 +74,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
                 is_led=plan.kind.is_led,
             )
             plan = replace(plan, schedule=drawn)
-        check_operations(plan.make_workload(), _client_operations(plan, schedule))
+        _check_script(plan, schedule)
     except (ParameterError, ScheduleError, SettingError, WorkloadError) as error:
         raise PlanError(str(error)) from error
     if not (plan.rate_per_s or plan.strands or "operations" in document):
@@ -238,6 +238,13 @@ def _check_operations(plan: Plan) -> None:
             raise PlanError(f"{where_of(place)}: worker must be {most}, not {operation.worker}")
 
 
+def _check_script(plan: Plan, rows: object) -> None:
+    """Refuse what system or workload cannot play. Raises PlanError, WorkloadError."""
+    if (plan.strands or plan.operations) and plan.kind.scripted is None:
+        raise PlanError(f"system {plan.system} plays no strands of steps and single operations")
+    check_operations(plan.make_workload(), _client_operations(plan, rows))
+
+
 def _client_operations(plan: Plan, rows: object) -> Iterator[tuple[Place, str, dict[str, Any]]]:
     """Yield place, name, and key and value of what clients perform beside their stream."""
     for number, op in enumerate(plan.operations):
@@ -256,12 +263,8 @@ def _read_script(plan: Plan, rows: Sequence[object], *, asks_for_faults: bool) -
     """Read the rows of a schedule, and name its faults."""
     entries, strands = read_rows(rows, plan.node_names, plan.duration_s, plan.kind.traced)
     plan = replace(plan, schedule=entries, strands=strands)
-    if strands or plan.operations:
-        settings = plan.kind.scripted
-        if settings is None:
-            raise PlanError(f"system {plan.system} plays no strands of steps and single operations")
-        if strands:
-            plan = replace(plan, node_settings={**settings, **plan.node_settings})
+    if strands:
+        plan = replace(plan, node_settings={**(plan.kind.scripted or {}), **plan.node_settings})
     present = fault_kinds(plan)
     missing = [kind for kind in plan.faults if kind not in present]
     if asks_for_faults and missing:

@@ -59,6 +59,13 @@ class ScriptedOp:
     node: Text | None = None
 
 
+def _only_true(flag: object) -> object:
+    if flag is False:  # it would ask for nothing, and not for the opposite
+        raise ValueError("must be true, or left out")
+    return flag
+
+
+_True = Annotated[Flag, AfterValidator(_only_true)]
 State = Literal[
     "Unattached",
     "Prospective",
@@ -78,7 +85,7 @@ class Condition:
 
     at: Text = "all"
     """Nodes to evaluate it on: a word for some nodes, such as `followers`, means any of them."""
-    event: Text | None = None
+    event: Annotated[Text, Field(min_length=1)] | None = None
     """The next trace event of this name (docs/evidence.md) ..."""
     where: Mapping[str, Json] = field(default_factory=dict)
     """... with these fields; a string that begins with @ is the id of the node of that name."""
@@ -87,9 +94,9 @@ class Condition:
     not_state: State | None = None
     epoch: Literal["same", "later"] | None = None
     """`same`: at most the highest epoch when the names were cast; `later`: above it."""
-    established: Flag = False
+    established: _True = False
     """The node leads and has committed its epoch's start."""
-    synced: Flag = False
+    synced: _True = False
     """The node's whole log is durable."""
     ok: Text | None = None
     """The operation of this id ended ok."""
@@ -97,19 +104,15 @@ class Condition:
     """The operation of this id ended."""
 
 
-def _says_something(table: object) -> object:
-    if table == {}:
-        raise ValueError("must say something of nodes or of an operation")
-    return table
-
-
-def _is_of_event(condition: Condition) -> Condition:
+def _says_something(condition: Condition) -> Condition:
     if condition.where and condition.event is None:
         raise ValueError("where needs an event, of which it names fields")
+    if condition.at != "leader" and not differences(condition).keys() - {"at"}:
+        raise ValueError("must say something of nodes or of an operation")
     return condition
 
 
-_Condition = Annotated[Condition, AfterValidator(_is_of_event)]
+_Condition = Annotated[Condition, AfterValidator(_says_something)]
 CONDITION: Schema[Condition] = Schema(_Condition, PlanError)
 
 
@@ -122,7 +125,7 @@ class Step:
     targets: Text = ""
     for_ms: Ms | None = None
     """A fault's length; None: until a `heal`, at the latest the end of the fault phase."""
-    until: Annotated[_Condition, BeforeValidator(_says_something)] | None = None
+    until: _Condition | None = None
     within_ms: Ms = 10_000.0
     """How long to wait for `until`; then the step acts without it, unless `strict`."""
     strict: Flag = False
@@ -254,8 +257,8 @@ def _check(step: Step, names: Sequence[str], nodes: tuple[str, ...], ids: Collec
     for condition in _conditions(step):
         if condition.at in _DRAWN:
             raise PlanError(f"at: {condition.at} nodes are drawn, and those of a condition are not")
-        for name in filter(None, (condition.ok, condition.ended)):
-            if name not in ids:
+        for name in (condition.ok, condition.ended):
+            if name is not None and name not in ids:
                 raise PlanError(unknown("id", name, ids))
     if is_fault(step.kind):
         # The nodes of cast names are not known yet; any node serves to check the other parameters.

@@ -1,11 +1,13 @@
 import itertools
 import json
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from checkers.runs import coverage, exercised
 from checkers.runs.exercised import OPERATIONS_MIN, SHARE_MIN
+from cluster.systems.registry import system_named
 from harness.campaigns import campaign_names, load, read_document
 from harness.errors import PlanError
 from harness.plan.document import from_document
@@ -254,3 +256,13 @@ def test_a_plan_that_a_run_stored_keeps_what_followed_from_it():
 def test_decisions_about_partitions_are_judged_where_a_workload_creates_some(workload, judged):
     names = [spec.name for spec in checks_for(plan(workload=workload))]
     assert names.count("isr") == judged
+
+
+@pytest.mark.parametrize("schedule", [{}, []])
+def test_a_system_that_plays_no_script_performs_no_listed_operation(monkeypatch, schedule):
+    kind = replace(system_named("kraft"), scripted=None)
+    monkeypatch.setattr("harness.plan.plan.system_named", lambda _: kind)
+    read = {"f": "read", "key": "k0"}
+    faults = {} if schedule == {} else {"faults": []}
+    assert "plays no strands" in error(operations=[read], schedule=schedule, **faults)
+    assert plan(schedule=schedule, **faults)

@@ -26,11 +26,12 @@ from cluster.systems.kafka.installation import (
     home_in_image,
     releases_of,
 )
-from cluster.systems.kafka.kafka_system import NAME, KafkaLayout, KafkaSystem
+from cluster.systems.kafka.kafka_system import NAME, SESSION_TIMEOUT, KafkaLayout, KafkaSystem
 from cluster.systems.kafka.output_traces import TRACED
 from cluster.systems.kafka.roles import COMBINED, Roles
 from cluster.systems.kafka.roles import OPTION as ROLES
 from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
+from cluster.systems.kraft import FETCH_TIMEOUT
 
 QUORUMS: Final = ("dynamic", "static")
 FEATURES: Final = "features"
@@ -44,6 +45,8 @@ OPTIONS: Mapping[str, str] = {
     ROLES: "controller, broker or combined of n1,n2,...; the last is that of the rest (combined)",
     IMAGE: f"{MEANING}; it holds Java and an unpacked release",
 }
+_TIMEOUTS: Final = frozenset({FETCH_TIMEOUT, SESSION_TIMEOUT})
+"""Those that the checks count with."""
 _OWN: Final = frozenset(
     {
         "advertised.listeners",
@@ -105,6 +108,8 @@ def _check(request: SystemRequest) -> None:
             raise SettingError(f"node_settings.{key} must be a text, a whole number or a flag")
         if len(str(value).splitlines()) > 1:
             raise SettingError(f"node_settings.{key} must be one line")
+        if key in _TIMEOUTS and not str(value).isdecimal():
+            raise SettingError(f"node_settings.{key} must be a whole number, not {value!r}")
     _quorum(request)
     _features(request)
     named = releases_of(request.options) if RELEASES in request.options else ()

@@ -463,6 +463,14 @@ def test_a_format_that_was_cut_off_is_done_again(tmp_path):
         ({"node_settings": {"sasl.enabled.mechanisms": "PLAIN"}}, "the run's security decides it"),
         ({"node_settings": {"listener.name.client.ssl.x": 1}}, "the run's security decides it"),
         ({"node_settings": {"a=b": 1}}, "no name of a configuration key"),
+        (
+            {"node_settings": {"broker.session.timeout.ms": "3 s"}},
+            "node_settings.broker.session.timeout.ms must be a whole number, not '3 s'",
+        ),
+        (
+            {"node_settings": {"controller.quorum.fetch.timeout.ms": "nan"}},
+            "node_settings.controller.quorum.fetch.timeout.ms must be a whole number, not 'nan'",
+        ),
         ({"node_settings": {"a": "b\nlisteners=X://:1"}}, "must be one line"),
         ({"node_settings": {"a": "b\u2028c"}}, "must be one line"),
         ({"node_settings": {"a": [1]}}, "must be a text, a whole number or a flag"),

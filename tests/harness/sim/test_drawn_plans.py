@@ -484,7 +484,10 @@ WRONG = [
     (step("expect"), "schedule 1: steps 2: that is missing"),
     (step("expect", that={}), "that must be a condition that says something, not {}"),
     (step("expect", that={"stat": "Leader"}), "that: unknown key 'stat'; did you mean 'state'?"),
-    (step("expect", that={"at": "@B"}), "schedule 1: steps 2: unknown target '@B'"),
+    (
+        step("expect", that={"at": "@B", "state": "Leader"}),
+        "schedule 1: steps 2: unknown target '@B'",
+    ),
     (
         step("wait", until={"event": "vote", "where": {"candidate_id": "@B"}}),
         "schedule 1: steps 2: unknown target '@B'",
@@ -492,11 +495,27 @@ WRONG = [
     (step("wait", until={}), "steps 2: until must say something of nodes or of an operation"),
     (step("wait", until={"epoch": "late"}), "until: unknown epoch 'late'; did you mean 'later'?"),
     (step("wait", until={"synced": 1}), "steps 2: until.synced must be true or false, not 1"),
+    (step("wait", until={"at": "all"}), "steps 2: until must say something of nodes or of an op"),
+    (step("wait", until={"event": ""}), "steps 2: until.event must be a string of"),
+    (step("wait", until={"ok": ""}), "steps 2: unknown id ''"),
+    (
+        step("expect", that={"state": "Leader", "established": False}),
+        "steps 2: that.established must be true, or left out",
+    ),
+    (
+        strand(
+            {"kind": "cast", "names": {"A": "leader"}}, {"kind": "expect", "that": {"at": "@A"}}
+        ),
+        "steps 2: that must say something of nodes or of an operation",
+    ),
     (
         step("expect", targets="leader", that={"state": "Leader"}),
         "steps 2: targets would mean nothing to expect: leave them out",
     ),
-    (step("expect", that={"at": "majority"}), "steps 2: at: majority nodes are drawn, and those"),
+    (
+        step("expect", that={"at": "majority", "state": "Leader"}),
+        "steps 2: at: majority nodes are drawn, and those",
+    ),
     (step("wait", until={"where": {"epoch": 1}}), "until: where needs an event, of which it names"),
     (step("wait", until={"state": "leader"}), "unknown state 'leader'; did you mean 'Leader'?"),
     (strand({"kind": "op", "id": "a"}, {"kind": "wait", "until": {"ok": "b"}}), "unknown id 'b'"),
