@@ -28,9 +28,10 @@ def plan_of(workload, **operation):
 
 
 @pytest.mark.parametrize("name", sorted(MADE))
-def test_whatever_a_workload_does_may_be_listed(name):
+@pytest.mark.parametrize("role", list(Role))
+def test_whatever_a_workload_does_may_be_listed(name, role):
     workload = MADE[name]
-    drawn = [op for role in Role for op in islice(workload.operations(3, Random(7), role), 300)]
+    drawn = islice(workload.operations(3, Random(7), role), 300)
 
     every = (*workload.setup_operations(), *drawn, *workload.final_operations())
     check_operations(workload, [((), op.f, {"key": op.key, "value": op.value}) for op in every])
@@ -123,6 +124,11 @@ WRONG = [
         "transactions",
         {"f": "txn", "value": [["append", "t0-0", "x"], ["append", "t9-0", "y"]]},
         'value: step 2 must be ["r", a partition, null] or ["append", a partition, a text] or',
+    ),
+    (
+        "transactions",
+        {"f": "txn", "value": [["append", "t0-0", "x"], ["append", "t0-1", "x"]]},
+        "value: appends 'x' again: no two records may be alike",
     ),
     ("appends", {"f": "send", "key": "log-0", "value": "-"}, "value must be a text that does not"),
 ]
