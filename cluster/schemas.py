@@ -25,7 +25,8 @@ T = TypeVar("T")
 Place = tuple[str | int, ...]
 """Keys, and positions in lists, on the way from a document to something in it."""
 
-Text = Annotated[str, Field(max_length=10_000)]
+Text = Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")]
+"""No path, and no argument of a process, holds a NUL."""
 Flag = Annotated[bool, Field(strict=True)]
 
 _SHOWN_MAX = 80

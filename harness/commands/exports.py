@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+from pyarrow.compute import replace_substring_regex
 
 from results.catalogue.fault_figures import figure_tables
 from results.catalogue.rows import Entry, checks_table, refuse_namesakes, runs_table
@@ -45,6 +46,11 @@ def _json(table: pa.Table) -> bytes:
 
 
 def _csv(table: pa.Table) -> bytes:
+    """Return the table with an apostrophe before what a spreadsheet would take for a formula."""
+    for number, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            plain = replace_substring_regex(table.column(number), "^([-=+@])", r"'\1")
+            table = table.set_column(number, field, plain)
     data = io.BytesIO()
     pc.write_csv(table, data)
     return data.getvalue()

@@ -10,6 +10,7 @@ import click
 
 from harness.commands.options import FILE, NEW_FILE, Command, path_option, shown_options
 from harness.errors import UsageError
+from harness.full_disk import full_disk_of
 from harness.terminal.answers import Shown, answer
 
 _FOLDER = click.Path(path_type=Path)
@@ -77,8 +78,9 @@ def gate(
 
         write_atomically(junit, render(decision))
     if summary is not None:
-        with summary.open("a", encoding="utf-8", errors="replace") as file:
-            file.write(to_markdown(decision))
+        section = to_markdown(decision)
+        with full_disk_of(summary), summary.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(section)
     answer(shown, to_document(decision), decision.lines, decision.lines[-1:])
     if github:
         for line in to_annotations(decision):

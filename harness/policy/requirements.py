@@ -116,7 +116,7 @@ def _canary(canary: Canary, entries: Iterable[GateEntry]) -> Requirement:
         entry
         for entry in entries
         if entry.facts is not None
-        and (entry.facts.mutant or "").upper() == mutant.id
+        and entry.facts.mutant == mutant.id
         and canary.campaign in (None, entry.facts.campaign)
     ]
     if not runs:

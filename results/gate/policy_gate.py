@@ -37,6 +37,7 @@ from results.gate.refusals import (
     specs_of,
 )
 from results.gate.signature import Signers, signer_of
+from results.store.digests import read_chain
 from results.store.facts import Facts, facts_of
 from results.store.files import StoreError
 from results.store.model import RunResults, one_line, system_shown
@@ -167,23 +168,28 @@ class GateDecision:
 
     def _repeats(self) -> list[str]:
         """Name for each entry the run that it repeats; empty for the first of an identity."""
-        seen: dict[str, str] = {}
+        seen: dict[object, str] = {}
         found = []
         for number, entry in enumerate(self.entries):
-            identity = entry.identity or str(number)
-            found.append(seen.get(identity, ""))
-            seen.setdefault(identity, entry.run)
+            key = _counted_as(number, entry)
+            found.append(seen.get(key, ""))
+            seen.setdefault(key, entry.run)
         return found
 
 
 def each_once(entries: Sequence[GateEntry]) -> list[GateEntry]:
     """Leave out repetitions; of a run and its damaged copy, the one that does not pass stays."""
-    kept: dict[str, GateEntry] = {}
+    kept: dict[object, GateEntry] = {}
     for number, entry in enumerate(entries):
-        identity = entry.identity or str(number)
-        if identity not in kept or not entry.passed:
-            kept[identity] = entry
+        key = _counted_as(number, entry)
+        if key not in kept or not entry.passed:
+            kept[key] = entry
     return list(kept.values())
+
+
+def _counted_as(number: int, entry: GateEntry) -> object:
+    """Return what is equal of the repetitions of a run; clients may see no bug of a mutant."""
+    return entry.identity or number, entry.facts and entry.facts.mutant
 
 
 def decide(
@@ -223,17 +229,20 @@ def _gate_run(store: RunStore, rules: Rules) -> GateEntry:
     if store.folder.resolve().name != plan.get("run"):
         name = one_line(f"{name} (in {store.folder.resolve().name})")
     try:
-        refuse_other_sizes(store)
+        chain = read_chain(store.digests_path)
+        refuse_other_sizes(store, chain)
         history = store.tables(RunName("", store.folder.name))
         run = RunInput(history.events, history.operations, None)
         identity = content_of(history.events_table)
         tried = _count_tries(run, plan)
         signer, unsigned = None, ""
         if rules.signers is not None:
-            signer, unsigned = signer_of(store.digests_path, rules.signers, "run")
+            signer, unsigned = signer_of(store.digests_path, chain.data, rules.signers, "run")
         facts = facts_of(plan, run, tried.statistics, measure=rules.measure)
         facts = replace(facts, signer=signer, unsigned=unsigned)
-        refusal = refusal_of(store, plan, results, run, tried, rules.derive, rules.canaries)
+        torn = history.dropped_bytes
+        facing = (run, torn, tried, rules.derive, rules.canaries)
+        refusal = refusal_of(store, chain, plan, results, *facing)
     except (StoreError, HistoryError, CheckError) as error:
         refusal = one_line(str(error))
     if refusal is not None:
@@ -263,7 +272,7 @@ def _judge_again(
     """Return what judging anew gives, whether it is the same as before, and a sentence."""
     try:
         again = recompute(store)
-    except (StoreError, HistoryError, CheckError) as error:
+    except (StoreError, HistoryError, CheckError, OSError) as error:
         return Status.UNKNOWN, False, f"not judged again: {one_line(str(error))}"
     if _verdicts(again) == _verdicts(results):
         return again.status, True, "judged again: the same"

@@ -23,7 +23,7 @@ from checkers.verdict import CheckResult, Status
 from extensions.plain_files import read_lines
 from results.gate.identity import disagreement
 from results.judge.pipeline import check_specs, read_specs
-from results.store.digests import NO_FILE, Chain, differs, files_below, read_chain
+from results.store.digests import NO_FILE, Chain, FileDigest, differs, files_below
 from results.store.files import StoreError
 from results.store.model import RunResults, as_stored, counts_of, one_line, skipped_faults
 from results.store.run_store import RunStore
@@ -39,17 +39,20 @@ _CHANGED = "the run was changed after it was recorded; run it again"
 
 def refusal_of(
     store: RunStore,
+    chain: Chain,
     plan: Mapping[str, Any],
     results: RunResults,
     run: RunInput,
+    dropped_bytes: int,
     tried: CheckResult,
     derive: Derive,
     canaries: Collection[str],
 ) -> str | None:
     """Say why even a PASS of this run would not count, or a canary's FAIL.
 
-    `canaries`: mutants of which a run is wanted, since it must FAIL. Raises StoreError,
-    HistoryError, CheckError where something cannot be read at all.
+    `chain`: of its digests, read once. `dropped_bytes`: of the journal, at its end. `canaries`:
+    mutants of which a run is wanted, since it must FAIL. Raises StoreError, HistoryError,
+    CheckError where something cannot be read at all.
     """
     traced = _traced_mutants(store)
     if is_canary(plan, canaries):
@@ -66,11 +69,11 @@ def refusal_of(
     if results.skipped != skipped_faults(plan):
         return "its results and its plan name different faults as skipped"
     return (
-        _describe_change(store, results)
+        _describe_change(store, chain, results)
         or disagreement(store, plan, next(iter(run.notes), None))
         or _wrong_plan(plan, results, derive)
         or _wrong_checks(plan, results)
-        or (_wrong_counts(plan, results, run, tried) if results.status is Status.PASS else None)
+        or _wrong_counts(plan, results, run, dropped_bytes, tried)
     )
 
 
@@ -91,20 +94,19 @@ def _traced_mutants(store: RunStore) -> set[str]:
             except (ValueError, RecursionError):
                 continue  # judging says what is wrong with a trace
             if isinstance(event, dict) and event.get("e") == "start" and event.get("mutant"):
-                found.add(one_line(str(event["mutant"]), 40))
+                found.add(one_line(str(event["mutant"])))
     return found
 
 
-def _describe_change(store: RunStore, results: RunResults) -> str | None:
+def _describe_change(store: RunStore, chain: Chain, results: RunResults) -> str | None:
     """Name what is not as it was recorded, or not what was judged."""
-    chain = read_chain(store.digests_path)
     if not chain.ended:
         return "its harness was killed or broke off before the run was recorded to its end"
     if (reason := _changed_file(store, chain)) is not None:
         return f"{one_line(reason)}: {_CHANGED}"
     expected = {store.results_path.name, store.certificates_path.name}
     for name in sorted(expected):
-        if differs(store.folder / name, chain.judged.get(name, NO_FILE)):
+        if _differs(store, name, chain.judged.get(name, NO_FILE)):
             return f"{name} is not what judging stored; judge the run again"
     for path in (store.junit_path, store.report_path):
         if os.path.lexists(path) and differs(path, chain.judged.get(path.name, NO_FILE)):
@@ -123,13 +125,19 @@ def _changed_file(store: RunStore, chain: Chain) -> str | None:
     for name, recorded in chain.files.items():
         if recorded.sha256 is None:
             return f"{name} could not be read when it was recorded"
-        if differs(store.folder / name, recorded):
+        if _differs(store, name, recorded):
             return _what_became_of(store, name)
     for name in files_below(store.nodes_path):
         if f"nodes/{name}" not in chain.files:
             return f"nodes/{name} was not there when the run was recorded"
     missing = {"plan.json", "history.jsonl"} - chain.files.keys()
     return f"{min(missing)} was never recorded" if missing else None
+
+
+def _differs(store: RunStore, name: str, recorded: FileDigest) -> bool:
+    """Whether a file is not what was recorded, or was not when its document was read."""
+    read = store.read_digests.get(name, recorded.sha256)
+    return read != recorded.sha256 or differs(store.folder / name, recorded)
 
 
 def _what_became_of(store: RunStore, name: str) -> str:
@@ -140,12 +148,12 @@ def _what_became_of(store: RunStore, name: str) -> str:
     return f"{name} is {'not what was recorded' if plain else 'missing or no file'}"
 
 
-def refuse_other_sizes(store: RunStore) -> None:
+def refuse_other_sizes(store: RunStore, chain: Chain) -> None:
     """Raise StoreError where journal or nodes' files are larger or smaller than was recorded.
 
     Before any of them is read: what was recorded bounds what reading them can cost.
     """
-    for name, recorded in read_chain(store.digests_path).files.items():
+    for name, recorded in chain.files.items():
         if name == "plan.json" or recorded.size_bytes is None:
             continue
         path = store.folder / name
@@ -206,16 +214,20 @@ def _contradiction(check: CheckResult) -> str | None:
 
 
 def _wrong_counts(
-    plan: Mapping[str, Any], results: RunResults, run: RunInput, tried: CheckResult
+    plan: Mapping[str, Any],
+    results: RunResults,
+    run: RunInput,
+    dropped_bytes: int,
+    tried: CheckResult,
 ) -> str | None:
-    """Name what the journal says otherwise than the results."""
+    """Name what the journal says otherwise than the results of a PASS."""
+    if results.status is not Status.PASS:
+        return None
     if tried.status is not Status.PASS:
         return f"its journal says {tried.status}: {one_line(tried.summary)}"
     counts = counts_of(run)
     if {name: results.statistics.get(name) for name in counts} != counts:
         return "its results count other operations than its journal has"
-    if results.statistics.get("dropped_bytes"):
-        return "the end of its journal is torn"
     stored = {check.checker: check for check in results.checks}
     for spec in specs_of(plan):
         if spec.name not in _RECOUNTED:
@@ -225,7 +237,8 @@ def _wrong_counts(
             return f"its journal says {fresh.status}: {spec.name}: {one_line(fresh.summary)}"
         if fresh != stored.get(spec.name):
             return f"its check {spec.name} says other than its journal; judge the run again"
-    fresh = as_stored(earn(_as_judged(plan, results, run), stored.get(EARNED)))
+    judged = _as_judged(plan, results, run, dropped_bytes)
+    fresh = as_stored(earn(judged, stored.get(EARNED)))
     if fresh.status is not Status.PASS:
         return f"a PASS of it was not earned: {one_line(fresh.summary)}"
     if fresh != stored.get(EARNED):
@@ -233,11 +246,14 @@ def _wrong_counts(
     return None
 
 
-def _as_judged(plan: Mapping[str, Any], results: RunResults, run: RunInput) -> Judged:
+def _as_judged(
+    plan: Mapping[str, Any], results: RunResults, run: RunInput, dropped_bytes: int
+) -> Judged:
     """Return a run as its judgement had it, without the nodes' evidence."""
     checks = [check for check in results.checks if check.checker != EARNED]
     wanted = [spec.name for spec in specs_of(plan)]
-    return Judged(replace(run, extent=extent_of(run.events)), checks, wanted, plan)
+    known = replace(run, extent=extent_of(run.events))
+    return Judged(known, checks, wanted, plan, dropped_bytes=dropped_bytes)
 
 
 def specs_of(plan: Mapping[str, Any]) -> list[CheckSpec]:

@@ -23,7 +23,6 @@ from results.store.files import StoreError, read_bounded
 NAMESPACE = "kraftprobe"
 _SIGNATURE_BYTES_MAX = 1 << 16
 _SIGNERS_BYTES_MAX = 1 << 20
-_SIGNED_BYTES_MAX = 1 << 26
 _TIME_LIMIT_S = 60.0
 
 
@@ -54,10 +53,11 @@ class Signers:
                 raise SignersError(f"{self.allowed}: it holds no key of {principal!r:.80}")
 
 
-def signer_of(signed: Path, signers: Signers, what: str) -> tuple[str | None, str]:
+def signer_of(signed: Path, data: bytes, signers: Signers, what: str) -> tuple[str | None, str]:
     """Name the principal whose signature of a file lies beside it, or say why there is none.
 
-    `what` is vouched for: a run, a batch. Raises StoreError where a file cannot be read.
+    `data`: what was read of the file, once: a second look might see another. `what` is vouched for:
+    a run, a batch. Raises StoreError where the signature cannot be read.
     """
     path = signed.with_name(signed.name + SIGNATURE_SUFFIX)
     try:
@@ -65,7 +65,6 @@ def signer_of(signed: Path, signers: Signers, what: str) -> tuple[str | None, st
     except FileNotFoundError:
         return None, "it is not signed"
     signature = read_bounded(path, _SIGNATURE_BYTES_MAX)
-    data = read_bounded(signed, _SIGNED_BYTES_MAX)
     with tempfile.TemporaryDirectory(prefix="kraftprobe-signature-") as place:
         # ssh-keygen reads the very bytes that were bounded above, whatever the folder holds now.
         copy = Path(place, "signature")

@@ -33,7 +33,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,8 @@ class Chain:
     """Digest of the very last line."""
     whole_bytes: int
     """Length of all whole lines; what follows was torn by a kill."""
+    data: bytes = field(repr=False)
+    """The file as it was read: what a signature must be of."""
 
 
 def digest_of(path: Path) -> FileDigest:
@@ -144,7 +146,7 @@ def read_chain(path: Path) -> Chain:
             files[name] = found
     if head is None or last is None:
         raise StoreError(f"{path}: it holds no whole line")
-    return Chain(files, judged, ended, head, last, len(whole))
+    return Chain(files, judged, ended, head, last, len(whole), data)
 
 
 def append(

@@ -13,7 +13,7 @@ from typing import Any
 
 from extensions.plain_files import no_repeats, read_plain, refuse_other_file
 
-_JSON_BYTES_MAX = 1 << 28
+JSON_BYTES_MAX = 1 << 28
 """A larger document is none that was written here."""
 
 
@@ -58,7 +58,11 @@ def read_json_object(path: Path) -> dict[str, Any]:
     Raises StoreError when there is none or it is something else, has a key twice, or a number that
     is none of JSON.
     """
-    data = read_bounded(path, _JSON_BYTES_MAX)
+    return json_object(read_bounded(path, JSON_BYTES_MAX), path)
+
+
+def json_object(data: bytes, path: Path) -> dict[str, Any]:
+    """Return the JSON object in what was read of a file. Raises StoreError as above."""
     try:
         value = parse_json(data.decode("utf-8"))
     except RecursionError:

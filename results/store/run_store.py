@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -31,7 +32,15 @@ from checkers.history import Event
 from results.store import digests, evidence_files
 from results.store.digests import FileDigest, Step, digest_of, files_below, read_chain
 from results.store.evidence_files import Item, LoadedEvidence, write_lines
-from results.store.files import StoreError, read_json_object, reading, write_json
+from results.store.files import (
+    JSON_BYTES_MAX,
+    StoreError,
+    json_object,
+    read_bounded,
+    read_json_object,
+    reading,
+    write_json,
+)
 from results.store.folders import Walk, is_run, walk
 from results.store.journal import JournalWriter, read_journal
 from results.store.model import Recording, RunResults
@@ -73,6 +82,8 @@ class RunStore:
         self.junit_path = self.folder / "junit.xml"
         self.digests_path = self.folder / digests.FILE
         self.signature_path = self.folder / digests.SIGNATURE_FILE
+        self.read_digests: dict[str, str] = {}
+        """By name, SHA-256 of the plan and the results as they were last read from here."""
 
     @property
     def name(self) -> str:
@@ -190,7 +201,7 @@ class RunStore:
 
     def plan(self) -> dict[str, Any]:
         """Return the run's plan. Raises StoreError when it is missing or no plan."""
-        plan = read_json_object(self.plan_path)
+        plan = self._document(self.plan_path)
         if plan.get("version") != PLAN_VERSION:
             found = f"{plan.get('version')!r:.50}"
             raise StoreError(f"{self.plan_path}: it is of version {found}, not {PLAN_VERSION}")
@@ -276,11 +287,16 @@ class RunStore:
 
     def read_results(self) -> RunResults:
         """Return the stored judgement. Raises StoreError when there is none or it is damaged."""
-        document = read_json_object(self.results_path)
+        document = self._document(self.results_path)
         try:
             return RunResults.from_json(document)
         except StoreError as error:
             raise StoreError(f"{self.results_path}: {error}") from error
+
+    def _document(self, path: Path) -> dict[str, Any]:
+        data = read_bounded(path, JSON_BYTES_MAX)
+        self.read_digests[path.name] = hashlib.sha256(data).hexdigest()
+        return json_object(data, path)
 
     def refuse_other_results(self) -> None:
         """Raise StoreError where a judgement is stored that is not what judging recorded."""

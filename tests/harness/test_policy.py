@@ -89,6 +89,10 @@ def test_paths_are_those_beside_the_policy(tmp_path):
         ('[[require]]\nworkload = "registr"', "unknown workload 'registr'"),
         ("[[require]]\nseeds = 0", "require 1: seeds must be a whole number from 1 to "),
         ("[[canary]]", "canary 1: mutant is missing"),
+        (
+            '[each]\nsigned_by = ["a\\u0000"]',
+            "each.signed_by 1 must be a string of at most 10000 characters, not 'a\\x00'",
+        ),
         ("judge_again = 1", "judge_again must be true or false, not 1"),
         ('version = 1\n[each]\nsigned_by = ["a"]', "signed_by and allowed_signers go together"),
         ('version = 1\n[each]\nallowed_signers = "a"', "signed_by and allowed_signers go together"),
@@ -137,9 +141,11 @@ def test_files_for_a_ci_system_are_written_whatever_the_verdict(tmp_path, bench)
 
 
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path, bench):
-    code, output = run("--junit", tmp_path / "no" / "gate.xml", bench.copy("good").folder)
-    assert code == 2
-    assert output.count("\n") == 1
+    for option in ("--junit", "--summary"):
+        code, output = run(option, tmp_path / "no" / "gate.xml", bench.copy("good").folder)
+        assert (code, output.count("\n")) == (2, 1)
+    code, output = run("--summary", "/dev/full", bench.copy("good").folder)
+    assert (code, output.count("\n"), "/dev/full: No space left" in output) == (2, 1, True)
 
 
 def test_a_policy_trusts_the_signers_that_its_file_names(tmp_path, bench):

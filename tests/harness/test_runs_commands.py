@@ -9,9 +9,11 @@ import shlex
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from harness.commands.exports import write_table
 from harness.commands.prune import choose
 from results.catalogue.fault_figures import SCHEMAS
 from results.catalogue.rows import catalogue
@@ -118,6 +120,14 @@ def test_runs_of_one_name_overwrite_each_other_in_no_copy(root, tmp_path):
 def test_a_uri_that_cannot_be_is_one_line(root, uri):
     refused = runs("export", "--to", uri, "--runs", root, code=2)
     assert (refused.stdout, refused.stderr.count("\n")) == ("", 1)
+
+
+def test_no_cell_of_a_csv_is_a_formula(tmp_path):
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "a=b"]
+    write_table(pa.table({"campaign": texts, "nodes": [-1] * 5}), tmp_path / "a.csv")
+    with (tmp_path / "a.csv").open() as file:
+        rows = [(row["campaign"], row["nodes"]) for row in csv.DictReader(file)]
+    assert rows == [(f"'{text}", "-1") for text in texts[:4]] + [("a=b", "-1")]
 
 
 def test_export_writes_what_its_ending_says(root, tmp_path):

@@ -2,16 +2,20 @@
 
 import re
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from factory import make_run
 
 from benchmarks import page
 from checkers.history import Event, EventType
+from checkers.verdict import Status
 from harness.plan.stored_document import derive
+from harness.policy.document import Canary, Policy
 from harness.policy.gate import recompute
+from harness.policy.requirements import requirements_of
 from results.gate.identity import content_of
-from results.gate.policy_gate import Rules, decide, gate_run
+from results.gate.policy_gate import GateEntry, Rules, decide, each_once, gate_run
 from results.judge.pipeline import judge
 from results.store.digests import read_chain
 from results.store.run_store import RunStore
@@ -112,6 +116,60 @@ def test_a_run_that_is_not_there_closes_it(tmp_path):
 def test_a_run_without_checks_is_no_pass(tmp_path):
     decision = gate([judged(tmp_path, checks=())], RULES)
     assert decision.exit_code == 3
+
+
+def test_results_that_deny_a_torn_journal_close_it(bench):
+    store = bench.copy("good")
+    with store.journal_path.open("ab") as file:
+        file.write(b'{"index":')
+    forge(store, rejudge=False)
+    assert "the last 9 bytes of the journal are no whole line" in gate([store], RULES).lines[0]
+
+
+@pytest.mark.parametrize("name", ["read_results", "plan"])
+def test_a_document_that_is_exchanged_while_the_gate_reads_closes_it(bench, monkeypatch, name):
+    store = bench.copy("bad")
+    path = store.results_path if name == "read_results" else store.plan_path
+    before, read = path.read_bytes(), getattr(RunStore, name)
+
+    def see_another(store):
+        path.write_bytes(before.replace(b'"seed": 9', b'"seed":  9'))
+        found = read(store)
+        path.write_bytes(before)
+        return found
+
+    monkeypatch.setattr(RunStore, name, see_another)
+    assert f"FAIL, but {path.name} is not what " in gate([store], RULES).lines[0]
+
+
+def test_a_canary_that_clients_saw_no_bug_of_is_no_repetition_of_the_run():
+    facts = [SimpleNamespace(mutant=mutant, system="kraft", build="1") for mutant in (None, "M03")]
+    run, canary = (GateEntry("r", Status.PASS, "", "same", found) for found in facts)
+    for entries in ([run, canary], [canary, run]):
+        assert each_once([*entries, run]) == entries
+        assert sum("counted once" in line for line in decide([*entries, run]).lines) == 1
+
+
+@pytest.mark.slow
+def test_a_mutant_of_a_long_name_in_small_letters_is_a_canary(tmp_path):
+    mutant = "X:controller.configs.definitions:is_of_one_broker:connector:0"
+    store = judged(tmp_path, seed=15, mutant=mutant, stale_reads=3)
+    entry = gate_run(store, Rules(derive, canaries=frozenset({mutant})))
+    assert entry.line.startswith(f"synthetic/{store.folder.name}: FAIL, as a run of mutant X:")
+    found = requirements_of(Policy(canary=(Canary(mutant=mutant),)), [entry])
+    assert found[0].status is Status.PASS, found[0]
+
+
+@pytest.mark.slow
+def test_a_full_disk_while_judging_again_hides_no_verdict(bench):
+    def refuse(_):
+        raise OSError(28, "No space left on device", "/tmp/log.jsonl")
+
+    found = gate_run(bench.copy("bad"), Rules(derive, recompute=refuse))
+    assert found.status is Status.FAIL
+    assert found.line.endswith(
+        "not judged again: [Errno 28] No space left on device: '/tmp/log.jsonl'"
+    )
 
 
 @pytest.mark.slow

@@ -20,32 +20,60 @@ def signers(signed):
     return Signers(signed.with_name("signers"), ("nobody@example.org", SIGNER))
 
 
+def name(signed, signers):
+    return signer_of(signed, signed.read_bytes(), signers, "run")
+
+
 def test_a_signed_file_has_a_signer(signed, signers):
-    assert signer_of(signed, signers, "run") == (None, "it is not signed")
+    assert name(signed, signers) == (None, "it is not signed")
     sign(signed, signed.with_name("release"))
-    assert signer_of(signed, signers, "run") == (SIGNER, "")
+    assert name(signed, signers) == (SIGNER, "")
 
 
 def test_a_principal_that_was_not_asked_for_is_no_signer(signed, signers):
     sign(signed, signed.with_name("release"))
     others = Signers(signers.allowed, ("nobody@example.org",))
-    signer, why = signer_of(signed, others, "run")
+    signer, why = name(signed, others)
     assert (signer, "does not name" in why) == (None, True)
 
 
 def test_a_key_that_its_file_does_not_allow_is_no_signer(signed, signers):
     make_key(signed.with_name("mine"))
     sign(signed, signed.with_name("mine"))
-    assert signer_of(signed, signers, "run")[0] is None
+    assert name(signed, signers)[0] is None
 
 
 def test_whatever_is_added_to_the_file_ends_its_signature(signed, signers):
     sign(signed, signed.with_name("release"))
     signed.write_bytes(signed.read_bytes() + b"\n")
-    assert signer_of(signed, signers, "run") == (
+    assert name(signed, signers) == (
         None,
         "its signature is not one of this run as it is now",
     )
+
+
+def test_a_signature_is_of_what_was_read(signed, signers):
+    """Whoever can exchange the file meanwhile would show the gate one and ssh-keygen another."""
+    sign(signed, signed.with_name("release"))
+    assert signer_of(signed, b"forged\n", signers, "run")[0] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "good"),
+    [
+        ('valid-after="20200101",valid-before="20990101" ', True),
+        ('namespaces="git,kraft*" ', True),
+        ('valid-before="20200101" ', False),
+        ('valid-after="20990101" ', False),
+        ('namespaces="git" ', False),
+        ("cert-authority ", False),
+    ],
+)
+def test_a_key_signs_when_and_for_what_its_line_allows(signed, signers, options, good):
+    sign(signed, signed.with_name("release"))
+    key = signed.with_name("release.pub").read_text().strip()
+    signers.allowed.write_bytes(f"# keys\r\n{SIGNER} {options}{key} of 2026\r\n".encode())
+    assert (name(signed, signers)[0] == SIGNER) is good
 
 
 def test_a_link_is_no_signature(signed, signers):
@@ -54,7 +82,7 @@ def test_a_link_is_no_signature(signed, signers):
     found.rename(signed.with_name("elsewhere"))
     found.symlink_to(signed.with_name("elsewhere"))
     with pytest.raises(StoreError, match="symbolic link"):
-        signer_of(signed, signers, "run")
+        name(signed, signers)
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"\0" * 70_000, b"release@example.org\n"])

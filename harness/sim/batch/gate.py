@@ -145,12 +145,15 @@ def _again(plan: BatchPlan, code: str, rows: Mapping[int, Row]) -> tuple[Status,
     """Run every seed again and compare."""
     if code != source_digest():
         return Status.UNKNOWN, "it cannot be judged again: its seeds ran with other code"
-    with (
-        tempfile.TemporaryDirectory(prefix="kraftprobe-gate-") as place,
-        Batch(Path(place), plan) as batch,
-    ):
-        run_plainly(batch, lambda row: None)  # noqa: ARG005  (no progress is shown)
-        fresh = batch.rows
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="kraftprobe-gate-") as place,
+            Batch(Path(place), plan) as batch,
+        ):
+            run_plainly(batch, lambda row: None)  # noqa: ARG005  (no progress is shown)
+            fresh = batch.rows
+    except OSError as error:  # of this machine, and nothing that the batch says
+        return Status.UNKNOWN, f"not judged again: {one_line(str(error))}"
     unlike = [s for s in sorted(fresh) if _fixed_part(fresh[s]) != _fixed_part(rows[s])]
     if not unlike:
         return Status.PASS, "judged again: the same"

@@ -25,6 +25,7 @@ _FIGURES = ("operations", "faults", "simulated_s", "cpu_s")
 _SUMMED = ("verdict", "verdicts", "seeds", "mutant", "code", "operations", "faults", "exercise")
 """Keys of a summary that do not depend on the wording of any version of the code."""
 _CHUNK_BYTES_MAX = 1 << 28
+_UNPACKED = f"unpacked it is larger than {_CHUNK_BYTES_MAX >> 20} MiB"
 _COUNTS = ("ok", "reads", "writes", "leader_changes")
 
 
@@ -90,7 +91,8 @@ def _plan(folder: Path) -> tuple[BatchPlan, str]:
         and type(last) is int
         and 0 <= first < last <= 2**31
         and isinstance(mutant, str | None)
-        and isinstance(duration_ms, int | float | None)
+        and mutant != ""
+        and (duration_ms is None or _is_duration(duration_ms))
         and isinstance(fields.get("code"), str)
         and isinstance(campaign, dict | None)
         and (system is None or _is_system(system))
@@ -113,6 +115,11 @@ def _plan(folder: Path) -> tuple[BatchPlan, str]:
     if ran != present:
         raise StoreError(f"{path}: its seeds ran {ran!r:.200}, and here is {present!r:.200}")
     return plan, fields["code"]
+
+
+def _is_duration(given: object) -> bool:
+    """Whether it is a length, in ms, that `sim --duration` takes."""
+    return isinstance(given, int | float) and 1 <= given <= 86_400_000
 
 
 def _is_system(given: object) -> bool:
@@ -148,8 +155,8 @@ def _table(path: Path, rows_max: int) -> pa.Table:
         if file.metadata.num_rows > rows_max:
             raise StoreError(f"{path}: it holds more rows than the batch has seeds")
         if _unpacked_bytes(file.metadata) > _CHUNK_BYTES_MAX:
-            raise StoreError(f"{path}: unpacked it is larger than {_CHUNK_BYTES_MAX >> 20} MiB")
-        table = file.read()
+            raise StoreError(f"{path}: {_UNPACKED}")
+        table = _bounded_table(file, path)
     except (pa.ArrowException, ValueError, TypeError) as error:
         if isinstance(error, StoreError):
             raise
@@ -157,6 +164,17 @@ def _table(path: Path, rows_max: int) -> pa.Table:
     if not table.schema.equals(SCHEMA):
         raise StoreError(f"{path}: its columns are not those of a batch")
     return table
+
+
+def _bounded_table(file: pq.ParquetFile, path: Path) -> pa.Table:
+    """Read row by row: a dictionary holds a value once, and any number of rows can repeat it."""
+    left, rows = _CHUNK_BYTES_MAX, []
+    for row in file.iter_batches(batch_size=1):
+        left -= row.nbytes
+        if left < 0:
+            raise StoreError(f"{path}: {_UNPACKED}")
+        rows.append(row)
+    return pa.Table.from_batches(rows, file.schema_arrow)
 
 
 def _unpacked_bytes(metadata: pq.FileMetaData) -> int:

@@ -27,9 +27,11 @@ from harness.commands import sim
 from harness.errors import BatchError
 from harness.policy.document import Policy, Require
 from harness.policy.requirements import requirements_of
+from harness.sim.batch import rows
 from harness.sim.batch.batch import Batch, run_on_spark, run_plainly
 from harness.sim.batch.chunks import (
     HARNESS_ERROR,
+    SCHEMA,
     BatchPlan,
     plan_of,
     read_unfinished,
@@ -43,6 +45,7 @@ from harness.source_digest import _digest as source_digests
 from harness.source_digest import source_digest
 from harness.terminal import progress
 from results.judge.session import Spark, SparkError
+from results.store.files import StoreError
 from tests.command_line import kraftprobe
 from tests.harness.sim.plans import read_plan
 
@@ -135,6 +138,29 @@ def test_a_batch_of_a_system_that_is_unusable_keeps_the_gate_shut(tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"system": system}))
     entry = gate_batch(tmp_path, allow_no_faults=True, judge_again=False)
     assert entry.status is Status.UNKNOWN, entry.line
+
+
+@pytest.mark.parametrize(
+    "odd", [{"duration_ms": ms} for ms in (-1, 0, 1e-9, 1e300, 10**400)] + [{"mutant": ""}]
+)
+def test_a_request_that_no_command_makes_keeps_the_gate_shut(tmp_path, odd):
+    (tmp_path / "batch.json").write_text(json.dumps(BatchPlan(0, 1).to_json() | odd))
+    entry = gate_batch(tmp_path, allow_no_faults=True, judge_again=False)
+    assert (entry.status, "this is no batch" in entry.line) == (Status.UNKNOWN, True)
+
+
+def test_a_value_that_a_dictionary_repeats_counts_each_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "_CHUNK_BYTES_MAX", 1 << 20)
+    row = dict.fromkeys(SCHEMA.names, "{}") | {"seed": 0, "causes": [], "plan": "x" * 100_000}
+    (tmp_path / "results").mkdir()
+    for count in (10, 11):
+        path = store_rows(tmp_path, [row] * count)
+        assert rows._unpacked_bytes(pq.read_metadata(path)) < 1 << 18
+        if count == 10:
+            assert rows._table(path, count).to_pylist() == [row] * count
+        else:
+            with pytest.raises(StoreError, match="unpacked it is larger"):
+                rows._table(path, count)
 
 
 def test_a_request_of_all_seeds_is_refused_at_once(tmp_path):
