@@ -211,8 +211,9 @@ def abandoned_trials() -> list[Path]:
         if int(named[1]) != pid_namespace():
             continue  # there its maker has another pid, and would seem dead here
         maker = ProcessIdentity(int(named[2]), named[3])
-        if state_of(maker) is NodeState.DEAD and folder.stat().st_uid == os.getuid():
-            found.append(folder)
+        with contextlib.suppress(FileNotFoundError):  # another clean-up was quicker
+            if state_of(maker) is NodeState.DEAD and folder.stat().st_uid == os.getuid():
+                found.append(folder)
     return found
 
 

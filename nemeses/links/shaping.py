@@ -107,7 +107,7 @@ class LinkFault(FaultKind):
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """Measure whether the links behave as asked."""
-        sample = _sample(view, injection.links, MEASURED_LINKS_MAX)
+        sample = _sample(view, injection, MEASURED_LINKS_MAX)
         seen, wrong = await _verify(view.backend, sample)
         error = injection.detail.get("error")
         return add_measurement(injection, {"measured": seen}, [error, *wrong] if error else wrong)
@@ -119,7 +119,7 @@ class LinkFault(FaultKind):
         """
         shaping = view.backend.abilities().shaping
         assert shaping is not None, "it was injected"
-        last = _sample(view, injection.links, 1)
+        last = _sample(view, injection, 1)
         before: dict[str, Any] = {}
         gone: list[str] = []
         with contextlib.suppress(BackendError):  # whatever it is, it must be healed
@@ -129,7 +129,7 @@ class LinkFault(FaultKind):
         # Not what is in force: of that a heal that failed before has left nothing to look for.
         was = {link: combine([mine, *shapes]) for link, shapes in others_do.items()}
         await shaping.shape({link: combine(shapes) for link, shapes in others_do.items()})
-        sample = _sample(view, injection.links, MEASURED_LINKS_MAX)
+        sample = _sample(view, injection, MEASURED_LINKS_MAX)
         after, left = await _until_healed(view.backend, {link: was[link] for link in sample})
         detail = {"before_heal": before, "after_heal": after} | (
             {"ended_early": gone} if gone and any(before.values()) else {}  # else none answered
@@ -225,10 +225,15 @@ def _others(view: View, injection: Injection, link: Link) -> list[LinkShape]:
     ]
 
 
-def _sample(view: View, links: Sequence[Link], count: int) -> list[Link]:
-    """Choose links to measure: those that no partition cuts, either way."""
+def _sample(view: View, injection: Injection, count: int) -> list[Link]:
+    """Choose links to measure: those on which, either way, no other fault lets nothing pass."""
     cut = view.backend.links_cut()
-    whole = [link for link in links if link not in cut and link[::-1] not in cut]
+    links = [link for link in injection.links if link not in cut and link[::-1] not in cut]
+    whole = [
+        link
+        for link in links
+        if all(s.loss < 1.0 for way in (link, link[::-1]) for s in _others(view, injection, way))
+    ]
     return sorted(view.random.sample(whole, min(count, len(whole))))
 
 
@@ -236,7 +241,7 @@ async def _verify(backend: Backend, links: Sequence[Link]) -> tuple[dict[str, An
     """Measure links against the shapes in force: what was seen, and what is wrong."""
     shaping = _shaping(backend)
     if not links:
-        return {}, ["no link could be measured, as all are cut"]
+        return {}, ["no link could be measured, as nothing passes any"]
     shaped = shaping.shapes()
     measures = await at_once([shaping.measure(link) for link in links])
     seen = dict(zip(links, measures, strict=True))

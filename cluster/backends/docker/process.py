@@ -26,6 +26,8 @@ from cluster.backends.processes.records import identify, state_of, tail_of
 
 _PROC = Path("/proc")
 _CODE_TIMEOUT_S = 5.0
+_BUSY_TIMEOUT_S = 30.0
+"""Where an engine has not even noticed the end, as on a starved machine."""
 _CODE_POLL_S = 0.01
 _KILL_TIMEOUT_S = 2.0
 _SIGNALLED = 128
@@ -128,8 +130,8 @@ class ExecProcess:
 
         Nothing but the loss of the container itself makes it forget: removed, or killed whole.
         """
-        deadline = time.monotonic() + _CODE_TIMEOUT_S
-        while time.monotonic() < deadline:
+        begun_s = time.monotonic()
+        while True:
             try:
                 state = await in_thread(self._inspect)
             except BackendError:
@@ -137,8 +139,10 @@ class ExecProcess:
             if not state["Running"] and state["ExitCode"] is not None:
                 code = int(state["ExitCode"])
                 return code if code <= _SIGNALLED else _SIGNALLED - code
+            limit_s = _BUSY_TIMEOUT_S if state["Running"] else _CODE_TIMEOUT_S
+            if time.monotonic() - begun_s > limit_s:
+                return _LOST
             await asyncio.sleep(_CODE_POLL_S)
-        return _LOST
 
     def _inspect(self) -> dict[str, Any]:
         return dict(self._client.api.exec_inspect(self._exec_id))
@@ -147,7 +151,7 @@ class ExecProcess:
 def inner_pid(pid: int) -> int | None:
     """Translate a number of this machine into the one inside the container; None when gone."""
     with contextlib.suppress(OSError, StopIteration):
-        lines = (_PROC / str(pid) / "status").read_text().splitlines()
+        lines = (_PROC / str(pid) / "status").read_text(errors="replace").splitlines()
         return int(next(line for line in lines if line.startswith("NSpid:")).split()[-1])
     return None
 
@@ -156,7 +160,7 @@ def wait_executed(pid: int) -> None:
     """Wait until it is the program asked for: a signal would meet runc in its place before."""
     deadline = time.monotonic() + _EXECUTE_TIMEOUT_S
     with contextlib.suppress(OSError):  # gone
-        while (_PROC / str(pid) / "comm").read_text().startswith("runc:["):
+        while (_PROC / str(pid) / "comm").read_bytes().startswith(b"runc:["):
             if time.monotonic() > deadline:
                 return
             time.sleep(_EXECUTE_POLL_S)

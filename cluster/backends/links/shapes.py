@@ -44,6 +44,8 @@ def missing_effects(shape: LinkShape, back: LinkShape, seen: ShapeMeasure) -> li
     """
     if seen.lost is None:
         return ["nothing could be measured"]
+    if max(shape.loss, back.loss) >= 1.0:  # it hides all else
+        shape, back = LinkShape(loss=shape.loss), PERFECT
     wrong = []
     for part, measured in _SHARES:
         wanted, got = getattr(shape, part), getattr(seen, measured)

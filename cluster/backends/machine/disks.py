@@ -26,7 +26,7 @@ from cluster.systems.base import Damageable, Names
 
 HOLD = "hold"
 _FUSE_REMEDIES: tuple[tuple[str, Callable[[], str]], ...] = (
-    (r"libfuse|fusermount", lambda: install("fuse3")),
+    (r"libfuse|exec fusermount", lambda: install("fuse3")),
     (r"mfusepy", lambda: "pip install mfusepy"),
     (r"/dev/fuse.*Permission denied", lambda: "sudo chmod 666 /dev/fuse"),
     (r"/dev/fuse|device not found", lambda: "sudo modprobe fuse"),

@@ -46,6 +46,14 @@ HOSTS_FILE = "hosts.json"
 """In the folder of a run that has something on hosts: its inventory."""
 
 
+def _own_name() -> str:
+    """Name the user that runs this. Raises BackendError for one whom this machine does not know."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        raise BackendError("user: who runs this has no name here: give one") from None
+
+
 def _beside(text: str, info: ValidationInfo[Path]) -> str:
     """Resolve a path of an inventory: relative ones beside it, in the folder of the context."""
     try:
@@ -72,7 +80,7 @@ class HostEntry:
 
     address: Annotated[str, Field(min_length=1, description="a name or an address")]
     port: Port = 22
-    user: Text = field(default_factory=getpass.getuser)
+    user: Text = field(default_factory=_own_name)
     key: FilePath | None = None
     peer_address: Text | None = None
     sudo: Flag = False
@@ -134,8 +142,8 @@ def inventory_of(document: Mapping[str, Any], folder: Path) -> Inventory:
     defaults, rows = top.pop("defaults", {}), document.get("hosts", [])
     _refuse(top, _OF_HOST, (), "is a host's: put it below [defaults] or [[hosts]]")
     _refuse(defaults, _OF_ALL, ("defaults",), _AT_TOP)
-    # An address is needed of hosts, and not of what holds for all of them.
-    some = {"address": "any", **defaults} if isinstance(defaults, dict) else defaults
+    # Address and user are needed of hosts, and not of what holds for all of them.
+    some = {"address": "any", "user": "any", **defaults} if isinstance(defaults, dict) else defaults
     _HOST.read(some, place=("defaults",), context=folder)
     if isinstance(rows, list):
         for number, row in enumerate(rows):

@@ -36,10 +36,14 @@ def abandoned_hosts(runs: Path, run_id: str | None = None) -> Iterator[Abandoned
     """
     for stored in sorted({*runs.glob(HOSTS_FILE), *runs.glob(f"*/*/{HOSTS_FILE}")}):
         folder = stored.parent.absolute()
-        if stored.stat().st_uid != os.geteuid():
-            continue
+        try:
+            if stored.stat().st_uid != os.geteuid():
+                continue
+            text = stored.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            continue  # its run, or another clean-up, was quicker
         if folder.name == run_id or (run_id is None and is_orphaned(folder)):
-            inventory = Inventory.from_json(stored.read_text(encoding="utf-8"))
+            inventory = Inventory.from_json(text)
             for number, entry in enumerate(inventory.hosts, 1):
                 yield AbandonedHost(folder.name, f"n{number}", entry, inventory, stored)
 

@@ -275,8 +275,11 @@ def _release_text(release: tuple[int, int]) -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder of all fetched releases; `XDG_CACHE_HOME` moves it."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    """Return the folder of all fetched releases; `XDG_CACHE_HOME` moves it. Raises SettingError."""
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:
+        raise SettingError("this user has no home for Apache Kafka: set XDG_CACHE_HOME") from None
     return Path(base) / "kraftprobe" / "kafka"
 
 

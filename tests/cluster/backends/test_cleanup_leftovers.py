@@ -19,6 +19,7 @@ from cluster.backends.base import NodeState, ProcessIdentity
 from cluster.backends.cleanup import Leftover, abandoned_mounts, clean, find_leftovers
 from cluster.backends.docker import engine
 from cluster.backends.docker.leftovers import find_things
+from cluster.backends.docker.process import inner_pid, wait_executed
 from cluster.backends.machine import mounts
 from cluster.backends.machine.faultfs.faults import _refuse_killed
 from cluster.backends.machine.inside import clocks
@@ -207,6 +208,8 @@ def test_a_process_may_have_any_name(oddly_named: int, sleeper: subprocess.Popen
     assert identify(oddly_named).pid == oddly_named
     assert sleeper.pid in {seen.identity.pid for seen in labelled_processes()}
     assert sleeper.pid in clocks._group(sleeper.pid)
+    assert inner_pid(oddly_named) == oddly_named
+    wait_executed(oddly_named)
     _refuse_killed(oddly_named)
 
 
@@ -369,6 +372,21 @@ def test_what_a_harness_elsewhere_uses_is_not_left(tmp_path: Path):
     assert places(tmp_path, "here", own_place()) == ["LeftThing", "AbandonedHost"]
     assert places(tmp_path, "contained", f"{own_place()}1") == []
     assert places(tmp_path, "other-machine", f"1{own_place()}") == []
+
+
+def test_what_another_cleanup_takes_meanwhile_is_not_left(tmp_path: Path, monkeypatch):
+    (tmp_path / HOSTS_FILE).symlink_to(tmp_path / "gone")
+    assert list(abandoned_hosts(tmp_path, tmp_path.name)) == []
+    trial = tmp_path / f"kraftprobe-trial-{pid_namespace()}-{2**22 + 1}-x-y"
+
+    def take(_: ProcessIdentity) -> NodeState:
+        trial.rmdir()
+        return NodeState.DEAD
+
+    trial.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(cleanup, "state_of", take)
+    assert cleanup.abandoned_trials() == []
 
 
 def test_a_harness_that_a_user_may_not_see_is_not_taken_for_dead(

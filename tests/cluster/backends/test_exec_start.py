@@ -60,6 +60,16 @@ def test_a_start_that_never_ends_is_given_up(tmp_path, monkeypatch, waits):
 
 
 @play(asyncio.run)
+async def test_an_end_that_a_busy_engine_has_not_noticed_is_no_crash(*, tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "_CODE_TIMEOUT_S", 0.0)
+    seen = [{"Running": True, "ExitCode": None}] * 3 + [{"Running": False, "ExitCode": 0}]
+    api = SimpleNamespace(exec_inspect=lambda _: seen.pop(0))
+    client, host = SimpleNamespace(api=api), SimpleNamespace(node="n1")
+    started = process.ExecProcess(client, "exec", 0, host, tmp_path / "out", "r1")
+    assert await started.wait() == 0
+
+
+@play(asyncio.run)
 async def test_a_crash_is_no_kill_though_the_engine_forgot_its_exit_code(*, tmp_path):
     def forget(_):
         raise NotFound("no such exec")

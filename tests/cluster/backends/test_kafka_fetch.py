@@ -230,6 +230,14 @@ def test_a_file_that_changed_in_the_cache_is_found_and_fetched_again(repository)
     assert (home / "libs" / f"kafka-raft-{VERSION}.jar").read_bytes() != b"another"
 
 
+def test_a_user_without_a_home_is_one_clear_line(monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 4)
+    with pytest.raises(SettingError, match="no home for Apache Kafka: set XDG_CACHE_HOME"):
+        home_of("4.3.1")
+
+
 def test_a_release_whose_digests_are_known_must_have_them(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     home = cache_folder() / "4.3.1"

@@ -38,6 +38,8 @@ def test_root_needs_no_sudo(monkeypatch: pytest.MonkeyPatch):
         ("n1: OSError: Unable to find libfuse", "install fuse3"),
         ("n1: fuse: failed to exec fusermount3: No such file or directory", "install fuse3"),
         ("n1: fuse: failed to open /dev/fuse: Permission denied", "sudo chmod 666 /dev/fuse"),
+        ("fusermount3: fuse device not found, try 'modprobe fuse' first", "sudo modprobe fuse"),
+        ("n1: fusermount3: could not determine username", ""),
         ("n1: fuse: device not found, try 'modprobe fuse' first", "sudo modprobe fuse"),
         ("n1: ModuleNotFoundError: No module named 'mfusepy'", "pip install mfusepy"),
         ("n1: mount: Operation not permitted", "--cap-add SYS_ADMIN --device /dev/fuse"),

@@ -31,6 +31,16 @@ def test_unknown_host_keys_are_not_accepted_unless_configured(tmp_path):
     assert inventory(tmp_path, "accept_new_host_keys = true\n" + GOOD).accept_new_host_keys
 
 
+def test_a_user_without_a_name_gives_one(tmp_path, monkeypatch):
+    def unknown():
+        raise KeyError("getpwuid(): uid not found: 4321")
+
+    monkeypatch.setattr("getpass.getuser", unknown)
+    with pytest.raises(BackendError, match=r"hosts.toml: .*user: who runs this has no name here"):
+        inventory(tmp_path, '[[hosts]]\naddress = "a"')
+    assert inventory(tmp_path, '[[hosts]]\naddress = "a"\nuser = "b"').hosts[0].user == "b"
+
+
 def test_what_is_stored_is_read_again(tmp_path):
     read = inventory(tmp_path, GOOD)
     assert Inventory.from_json(json.dumps(read.to_json())) == read

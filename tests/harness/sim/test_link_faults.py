@@ -45,6 +45,20 @@ def test_a_link_fault_bites_heals_and_repeats_exactly(name):
     assert run(body) == run(body)
 
 
+@pytest.mark.parametrize("direction", ["outgoing", "incoming"])
+def test_what_a_loss_of_everything_hides_was_not_seen_to_end(direction):
+    async def body(view: StubView, found: list[object]) -> None:
+        delayed = await inject(view, "delay", {"targets": "leader", "direction": "outgoing"})
+        everything = {"targets": "leader", "direction": direction, "percent": 100}
+        lost = await inject(view, "loss", everything)
+        hidden = await inject(view, "reorder", {"targets": "leader", "direction": "outgoing"})
+        healed = [await heal(view, each) for each in (hidden, delayed, lost)]
+        found += [each.verified for each in (delayed, lost, hidden)]
+        found += ["ended_early" in each.detail for each in healed]
+
+    assert run(body) == [True, True, False, False, False, False]
+
+
 def test_delays_add_up_over_both_directions():
     async def body(view: StubView, found: list[object]) -> None:
         shaping = view.backend.abilities().shaping

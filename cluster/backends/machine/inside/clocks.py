@@ -101,7 +101,7 @@ def helpers(path: str) -> "list[int]":
     for name in os.listdir("/proc"):
         with contextlib.suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as file:
             words = file.read().split(b"\0")
-            if words[1:4] == [b"-I", b"-S", b"-c"] and words[5:6] == [path.encode()]:
+            if words[1:4] == [b"-I", b"-S", b"-c"] and words[5:6] == [os.fsencode(path)]:
                 found.append(int(name))
     return found
 
