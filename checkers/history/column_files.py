@@ -245,7 +245,8 @@ def _load(text: str | None, table: pa.Table) -> Any:
         return None
     stored = "run" in table.column_names
     if not stored and text.startswith(EDN_MARK):
-        return next(read_all(text[1:]))
+        (value,) = read_all(text[1:])
+        return value
     if not stored and not text.startswith(MARK):
         return text
     if stored and text.startswith('"') and "\\" not in text:

@@ -52,7 +52,7 @@ _TOKEN = re.compile(
       | (?P<discard>\#_)
       | (?P<meta>\#?\^)
       | (?P<regex>\#"(?:[^"\\]|\\.)*+")
-      | (?P<names>\#::?[^\s,()\[\]{}";]+(?=[\s,]*\{))
+      | (?P<names>\#::?[^\s,()\[\]{}";\\]+(?=[\s,]*\{))
       | (?P<text>\#\#-?[A-Za-z]+|\#'[^\s,()\[\]{}";]+|\#<[^>\n]*>)
       | (?P<tag>\#[A-Za-z][^\s,()\[\]{}";]*)
       | (?P<quote>'(?=[\[({\#]))
@@ -65,6 +65,7 @@ _TOKEN = re.compile(
 _CLOSE = {"[": "]", "(": ")", "{": "}", "#{": "}"}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\"}
 _KEYWORD = re.compile(r"[^\s,()\[\]{}\";\\\uFEFF]+")
+_TAG = re.compile(r"#[A-Za-z][^\s,()\[\]{}\";]*")
 _SYMBOL = re.compile(r"[^\s\d:@`~][^\s@`~]*")
 _ATOMS_MAX = 1 << 16
 
@@ -330,7 +331,7 @@ def _write(value: Any, *, ordered: bool) -> str:
 
 def _written_map(pairs: Iterable[tuple[Any, Any]], *, ordered: bool) -> str:
     items = [(_write(k, ordered=ordered), _write(v, ordered=ordered)) for k, v in pairs]
-    if len(items) == 1 and re.match(r"#[A-Za-z]", items[0][0]):
+    if len(items) == 1 and _TAG.fullmatch(items[0][0]):
         return " ".join(items[0])  # a tag and what it is of
     return "{" + ", ".join(map(" ".join, sorted(items) if ordered else items)) + "}"
 

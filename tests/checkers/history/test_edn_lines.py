@@ -81,6 +81,18 @@ def test_plain_pairs_are_keys_and_values_if_the_caller_says_so(tmp_path):
     assert [(o.key, o.input) for o in fast] == [("9", 1), ("8", None)]
 
 
+@pytest.mark.parametrize("key", ['#uuid "a"', '#inst "2020"', '#"a"', "#a #b 1", "#'a", "##Inf"])
+def test_a_map_with_one_tagged_key_keeps_its_value(tmp_path, key):
+    rows = [("invoke", "write", 5), ("ok", "write", 5), ("invoke", "read", 0), ("ok", "read", 6)]
+    path = tmp_path / "history.edn"
+    path.write_text(
+        "".join(f"{{:process 0, :type :{k}, :f :{f}, :value {{{key} {v}}}}}\n" for k, f, v in rows)
+    )
+    fast, plain = both(path)
+    assert fast == plain
+    assert [*fast[1].output.values()] == [6]
+
+
 LINE = "{:process 0, :type :invoke, :f :read, :value nil}\n"
 
 
