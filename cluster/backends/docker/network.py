@@ -26,7 +26,6 @@ _FIRST_NODE = 10
 class Network:
     """As it was made."""
 
-    id: str
     name: str
     subnet: ipaddress.IPv4Network
 
@@ -41,7 +40,7 @@ def make_network(client: docker.DockerClient, name: str, labels: Mapping[str, st
     for subnet in _free_subnets():
         pool = IPAMPool(subnet=str(subnet), gateway=str(subnet.network_address + 1))
         try:
-            made = client.networks.create(
+            client.networks.create(
                 name,
                 driver="bridge",
                 ipam=IPAMConfig(pool_configs=[pool]),
@@ -53,8 +52,7 @@ def make_network(client: docker.DockerClient, name: str, labels: Mapping[str, st
             if "overlap" not in refused.lower():
                 raise
             continue  # another campaign was faster, or the engine knows of more than the routes
-        assert made.id is not None, "a network that was made has an id"
-        return Network(made.id, name, subnet)
+        return Network(name, subnet)
     raise BackendError(f"no free private subnet found for a docker network: {refused}")
 
 

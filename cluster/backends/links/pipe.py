@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from cluster.backends.base import Link
 from cluster.backends.links.messages import Stream
 
 CHUNK_BYTES = 64 * 1024
@@ -41,8 +40,7 @@ class Gated(Protocol):
 class Gate:
     """Whether bytes may travel a directed link; one for all connections, whichever side dialled."""
 
-    def __init__(self, link: Link | None) -> None:
-        self.link = link
+    def __init__(self) -> None:
         self.shut = False
         self.passed_bytes = 0
         self.passed_at_cut_bytes = 0

@@ -88,7 +88,7 @@ class _Proxy:
             return
         near.setblocking(False)  # noqa: FBT003  (takes no keyword)
         near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        forward = Gate(None) if port in self.exempt_ports else self._forward
+        forward = Gate() if port in self.exempt_ports else self._forward
         self._admit(near, port, forward, self._sieves)
 
     def dial(self) -> socket.socket:
@@ -131,7 +131,7 @@ class LinkProxies:
     ) -> None:
         """`target`: where a node's listener is; `listeners`: those that a node has."""
         links = [(a, b) for a in nodes for b in nodes if a != b]
-        self._gates = {link: Gate(link) for link in links}
+        self._gates = {link: Gate() for link in links}
         self.sieves = {
             (link, listener): Sieve(link, listener) for link in links for listener in EVERY_LISTENER
         }

@@ -53,8 +53,6 @@ class HostShaping:
             return ONE_NODE
         first, second, *_ = self._hosts
         link = (first, second)
-        if link in self._shapes:
-            return Probe(possible=False, reason="the link that would be tried has a shape")
         try:
             await self.shape({link: shape})
             measure = await self.measure(link)

@@ -37,11 +37,11 @@ class LocalShaping:
         if len(self._nodes) < 2 or not self._proxies.are_open:
             return Probe(possible=False, reason="there is no link to try until two nodes are up")
         link = (self._nodes[0], self._nodes[1])
-        if link in self._shapes:
-            return Probe(possible=False, reason="the link that would be tried has a shape")
         await self.shape({link: shape})
-        seen = await self.measure(link)
-        await self.shape({link: PERFECT})
+        try:
+            seen = await self.measure(link)
+        finally:
+            await self.shape({link: PERFECT})
         missing = "; ".join(missing_effects(shape, PERFECT, seen))
         return Probe(possible=not missing, reason=missing)
 

@@ -112,7 +112,7 @@ async def test_a_cut_link_holds_what_its_source_says_to_either_listener(world: W
 async def test_a_link_that_is_cut_to_one_listener_only_is_neither_whole_nor_silent(world: World):
     proxies = world.proxies
     for listener in ("CONTROLLER", "CLIENT"):
-        proxies._proxies[A_TO_B, listener]._forward = shut = Gate(A_TO_B)
+        proxies._proxies[A_TO_B, listener]._forward = shut = Gate()
         shut.close()
         within_s = ANSWER_S
         while not (measure := await proxies.measure(A_TO_B, b"?", within_s)).by_source:
