@@ -6,7 +6,9 @@ after; `feature-answer`, a level that is finalized now; `resize-answer`, a numbe
 to have of something; `batch-answer`, what became of a right batch; `cluster-answer`, rows of
 DescribeCluster, and what the node knows; `controller-named`, the broker that an answer names as the
 controller; `producer-id`, the id that an idempotent producer gets; `refusal`, the errors of an
-answer to a request that is wrong whatever the cluster holds, and the right ones; `metadata-answer`,
+answer to a request that is wrong whatever the cluster holds, and the right ones; `answer`, the
+errors of one to a request that is right; `election-answer`, the error of an election of a preferred
+leader, and its partition in the state of the active controller before and after; `metadata-answer`,
 a partition of an answer to Metadata, and the brokers of that answer.
 
 Those of `BY_CLIENTS` judge nothing but what was asked for and answered, which a client sees; so do
@@ -15,6 +17,7 @@ those of `descriptions` and `producers`, which are among them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from checkers.invariants.descriptions import DESCRIPTIONS
@@ -31,12 +34,21 @@ _WRONG_BATCH: Final = frozenset(
         *("unsupported_compression_type", "unsupported_for_message_format"),
     }
 )
+_OF_ELECTIONS: Final = frozenset({"election_not_needed", "preferred_leader_not_available"})
 _NOT_LOOKED_AT: Final = frozenset(
     {
         *("not_controller", "request_timed_out", "unknown_server_error"),
         *("broker_not_available", "throttling_quota_exceeded"),
     }
 )
+_ACCUSING: Final = frozenset(
+    {
+        *("invalid_request", "invalid_registration", "invalid_topic_exception"),
+        *("unsupported_version", "unsupported_endpoint_type", "mismatched_endpoint_type"),
+        *("inconsistent_cluster_id", "unexpected_failure"),
+    }
+)
+"""Errors by which a node calls a request wrong, or says that it failed at it by itself."""
 BUFFER: Final = "log.cleaner.dedupe.buffer.size"
 _BUFFER_BYTES_MIN: Final = 1 << 20
 """Of each thread of the cleaner, which has one unless it is given another number."""
@@ -115,8 +127,66 @@ class BatchesTaken(Invariant):
         return Broken(f"{node} answers {error} to a right batch of {fields['partition']}")
 
 
+class RightTaken(Invariant):
+    """No node calls a request wrong that is right, and none fails at one by itself.
+
+    Nodes ask one another, and clients here ask them, for nothing that could not be: what is in the
+    way of a right request is the state of the cluster, and another error says so.
+    """
+
+    name = "right-taken"
+    source = "ReplicationControlManager.java and others; KIP-919"
+
+    def on_answer(self, node: str, fields: Fields) -> Broken | None:
+        wrong = [error for error in fields["errors"] if error in _ACCUSING]
+        if not wrong:
+            return None
+        return Broken(f"{node} answers {wrong[0]} to a right {fields['request']}")
+
+
+@dataclass(frozen=True, slots=True)
+class Preferred:
+    """A partition of which a preferred leader is asked for, as the active controller has it."""
+
+    topic_id: str
+    epochs: tuple[int, int]
+    """Leader and partition epoch."""
+    leads: bool
+    """Whether its first replica leads."""
+    may_lead: bool
+    """Whether that is in sync and alive, in a log directory that is online."""
+
+
+class ElectionsHeld(Invariant):
+    """An election of a preferred leader is held where it can be, and answered as it went."""
+
+    name = "elections-held"
+    source = "KIP-460; ReplicationControlManager.java, electLeader"
+
+    def on_election_answer(self, node: str, fields: Fields) -> Broken | None:
+        """Judge an answer where nobody led since but who led when the request came."""
+        before: Preferred | None = fields["before"]
+        after: Preferred | None = fields["after"]
+        error = fields["error"]
+        if before is None or after is None or before.topic_id != after.topic_id:
+            return None
+        if before.epochs[0] != after.epochs[0]:
+            return None
+        right = {"none"} if before.may_lead else {"preferred_leader_not_available"}
+        if before.leads:
+            right = {"election_not_needed"}
+        is_wrong = error == "none" or (before == after and error in _OF_ELECTIONS - right)
+        if not is_wrong:
+            return None
+        return Broken(
+            f"{node} answers {error} to an election of the preferred leader of {fields['name']}, "
+            f"which {'leads' if before.leads else 'does not lead'}, "
+            f"{'could' if before.may_lead else 'could not'}, and has not been elected"
+        )
+
+
 class ClusterDescribed(Invariant):
-    """DescribeCluster shows the brokers, or the controllers, that the node knows, and no others.
+    """What a node describes is what it knows: brokers or controllers, partitions, configurations.
 
     As controller it names a broker that it shows, and so does Metadata: clients find the controller
     by that name. A node names none where it knows no leader but itself, or no other broker.
@@ -239,6 +309,8 @@ ANSWERS: tuple[type[Invariant], ...] = (
     FeatureKept,
     ResizesJudged,
     BatchesTaken,
+    RightTaken,
+    ElectionsHeld,
     ClusterDescribed,
     ProducerIdsOnce,
     WrongRefused,

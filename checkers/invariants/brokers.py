@@ -43,6 +43,10 @@ class Partition:
     """Of its replicas: in no directory yet, on a broker that has a single one."""
     last_known: tuple[int, ...] = ()
     """The leader that it had last, where that may be elected again."""
+    takers: frozenset[int] = frozenset()
+    """Of its replicas and its last leader: alive, in an online log directory, and by an unclean
+    election, which its topic has allowed since before it had no leader, or they were alive, they
+    would lead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +167,18 @@ class BrokerEpoch(_OfNewestImages):
 
 
 class PartitionEpochs(_OfNewestImages):
-    """Leader and partition epochs never decrease; a new leader epoch is a new partition epoch."""
+    """Leader and partition epochs never decrease; a new leader epoch is a new partition epoch.
+
+    A replica is taken away with a new leader epoch: what it fetches on is refused.
+    """
 
     name = "partition-epochs"
-    source = "KIP-841"
+    source = "KIP-841; PartitionChangeBuilder.java, triggerLeaderEpochBump"
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
         self._known: dict[Hashable, tuple[int, int]] = {}
+        self._replicas: dict[Hashable, tuple[int, ...]] = {}
 
     def _advance(self, image: Image) -> Broken | None:
         broken = None
@@ -178,6 +186,13 @@ class PartitionEpochs(_OfNewestImages):
             before = self._known.get(key, (-1, -1))
             after = partition.leader_epoch, partition.partition_epoch
             again = after[0] > before[0] and after[1] == before[1]
+            left = {*self._replicas.get(key, ())} - {*partition.replicas}
+            self._replicas[key] = partition.replicas
+            if left and after[0] == before[0]:
+                broken = (
+                    f"{partition.name} lost replica {min(left)} by offset {image.offset}, and is "
+                    f"in leader epoch {after[0]} still"
+                )
             if after[0] < before[0] or after[1] < before[1] or again:
                 broken = (
                     f"{partition.name} went from leader epoch {before[0]}, partition epoch "
@@ -296,8 +311,8 @@ def _faults(partition: Partition, *, has_elr: bool) -> Iterator[str]:
     is_last_member = not has_elr and len(isr) == 1 and not led
     if not alive and not is_last_member:
         yield "has a fenced broker in its ISR"
-    if isr and alive and isr & replicas <= partition.online and not led:
-        yield "has no leader although brokers in sync are alive"
+    if not led:
+        yield from _faults_of_the_leaderless(partition, has_elr=has_elr)
 
 
 def _faults_of_leader(partition: Partition) -> Iterator[str]:
@@ -309,6 +324,16 @@ def _faults_of_leader(partition: Partition) -> Iterator[str]:
         yield "is led from a log directory that is offline"
     if partition.is_recovering and len(partition.isr) != 1:
         yield "is recovering, and more than its leader is in sync"
+
+
+def _faults_of_the_leaderless(partition: Partition, *, has_elr: bool) -> Iterator[str]:
+    isr, usable = set(partition.isr), partition.active & partition.online
+    if isr and isr <= partition.active and isr & set(partition.replicas) <= partition.online:
+        yield "has no leader although brokers in sync are alive"
+    if has_elr and not isr and usable.intersection(partition.elr):
+        yield "has no leader although one is alive that is eligible"
+    if partition.takers:
+        yield "has no leader although its topic allows any, and a replica is alive"
 
 
 def _ids(brokers: tuple[int, ...]) -> str:

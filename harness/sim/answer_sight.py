@@ -1,38 +1,50 @@
 """Shows what simulated nodes answer to administrators and producers to the invariants of answers.
 
 `AnswerWatch(world, watcher)` sees requests as they are handed to a node, and answers as they leave
-it: see `checkers.invariants.answers`. Of topics it asks all the time, as clients do.
+it: see `checkers.invariants.answers`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Any, Final
 
-from checkers.invariants.answers import BUFFER
-from checkers.invariants.sight import NO_NODE
+from checkers.invariants.answers import BUFFER, Preferred
 from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.world import SimWorld
 from cluster.client.data_client import ALL
 from cluster.node.assembly import Node
-from cluster.node.controller.apis.describe import describe_metadata
 from cluster.node.controller.configs.definitions import BROKER
 from cluster.node.controller.metadata.feature_levels import OFFERED
-from cluster.node.controller.metadata.registrations import is_static, registered_brokers
+from cluster.node.controller.metadata.registrations import (
+    has_online_replica,
+    is_active,
+    is_static,
+)
+from cluster.node.controller.metadata.result import OUTCOME_NOT_KNOWN
 from cluster.node.controller.metadata.state import MetadataState
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import NO_PRODUCER, parse_header
 from cluster.node.protocol.data_messages import InitProducerIdRequest, ProduceRequest
 from cluster.node.protocol.messages import (
+    AllocateProducerIdsRequest,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    ControllerRegistrationRequest,
     CreatePartitionsRequest,
+    CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeClusterRequest,
+    ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
     MetadataRequest,
     UpdateFeaturesRequest,
 )
+from harness.sim.description_polls import broker_rows, known_brokers, partition_rows
 from workloads.data.wrong_requests import WRONG, errors_of, has_rows
 
 _BROKER: Final = 4
@@ -47,12 +59,15 @@ _POOLS: Final = frozenset(
 )
 
 
-_EVERY_MS: Final = 20.0
-_OF_ALL: Final = MetadataRequest(
-    topics=None,
-    allow_auto_topic_creation=False,
-    include_topic_authorized_operations=False,
+_TAKEN: Final = (
+    *(AlterPartitionRequest, AssignReplicasToDirsRequest, AllocateProducerIdsRequest),
+    *(BrokerHeartbeatRequest, BrokerRegistrationRequest, ControllerRegistrationRequest),
+    *(CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest, DescribeClusterRequest),
+    *(AlterPartitionReassignmentsRequest, ElectLeadersRequest, MetadataRequest),
 )
+"""Requests that are right, but for those that are made to be wrong."""
+_PREFERRED: Final = 0
+"""ElectionType"""
 _WHAT: Final = {wrong.request: what for what, wrong in WRONG.items()}
 
 
@@ -95,10 +110,13 @@ class AnswerWatch:
         mesh.on_reply[InitProducerIdRequest].append(self._look_at_producer_id)
         for kind in dict.fromkeys(type(wrong.request) for wrong in WRONG.values()):
             mesh.on_reply[kind].append(self._look_at_refusal)
-        self._described: dict[str, tuple[int, int]] = {}
-        """By node: process and offset of the image that it described last."""
-        self._ask_later = partial(world.scheduler.call_later, _EVERY_MS, self._ask_for_metadata)
-        self._ask_later()
+        for taken in _TAKEN:
+            mesh.on_reply[taken].append(self._look_at_errors)
+        self._elections: dict[tuple[str, int], tuple[object, Node, int, Preferred | None]] = {}
+        """By node and identity: an election that the active controller has to hold, its claim, and
+        the partition as the request came."""
+        mesh.on_serve[ElectLeadersRequest].append(self._hear_election)
+        mesh.on_reply[ElectLeadersRequest].append(self._look_at_election)
 
     def _node(self, name: str) -> Node | None:
         process = self._world.nodes[name].process
@@ -215,13 +233,10 @@ class AnswerWatch:
             self._look_at_controller(name, request, response)
             if is_static(state):
                 return
-        known = _brokers(state, fenced=request.include_fenced_brokers)
+        known = known_brokers(state, fenced=request.include_fenced_brokers)
         shown = {
             "of": "brokers" if is_of_brokers else "controllers",
-            "rows": {
-                int(row.broker_id): _says(row.rack, is_fenced=row.is_fenced)
-                for row in response.brokers
-            },
+            "rows": broker_rows(response.brokers),
             "known": dict(known) if is_of_brokers else dict(_controllers(node, state)),
         }
         self._watcher.take(name, "cluster-answer", shown)
@@ -239,39 +254,45 @@ class AnswerWatch:
         }
         self._watcher.take(name, "controller-named", shown)
 
-    def _ask_for_metadata(self) -> None:
-        """Let each node that runs describe its topics anew, over no link: nothing comes of it."""
-        for host, process, node in self._world.running():
-            image, known = node.controller.image, self._described.get(host.name)
-            if known != (at := (process.incarnation, image.offset)):
-                self._described[host.name] = at
-                answer = describe_metadata(_OF_ALL, image.state, node._cluster, "CLIENT", NO_NODE)
-                self._look_at_partitions(host.name, _OF_ALL, answer)
-        self._ask_later()
-
     def _look_at_partitions(self, name: str, request: object, response: Any) -> None:
         del request
         node = self._node(name)
         if node is None or is_static(node.controller.image.state):
             return  # the brokers are those of the configuration, in no state
-        brokers = [int(row.node_id) for row in response.brokers]
-        for topic in response.topics:
-            for row in topic.partitions:
-                shown = {
-                    "name": f"{topic.name}-{row.partition_index}",
-                    "topic_id": str(topic.topic_id),
-                    "index": int(row.partition_index),
-                    "leader": int(row.leader_id),
-                    "leader_epoch": int(row.leader_epoch),
-                    "replicas": [*map(int, row.replica_nodes)],
-                    "isr": [*map(int, row.isr_nodes)],
-                    "brokers": brokers,
-                }
-                self._watcher.take(name, "metadata-answer", shown)
+        for shown in partition_rows(response):
+            self._watcher.take(name, "metadata-answer", shown)
 
     def _look_at_producer_id(self, name: str, request: Any, response: Any) -> None:
         if request.transactional_id is None and response.error_code is ErrorCode.none:
             self._watcher.take(name, "producer-id", {"id": int(response.producer_id)})
+
+    def _look_at_errors(self, name: str, request: Any, response: Any) -> None:
+        if request not in _WHAT:
+            asked = type(request).__name__.removesuffix("Request")
+            errors = [*errors_of(response), *_failures(response)]
+            self._watcher.take(name, "answer", {"request": asked, "errors": errors})
+
+    def _hear_election(self, name: str, request: Any) -> None:
+        node = self._node(name)
+        if node is not None and node.controller.is_active and request.election_type == _PREFERRED:
+            before = _preferred(node.controller.newest_state(), request)
+            epoch = node.controller.cur_claim_epoch
+            self._elections[name, id(request)] = request, node, epoch, before
+
+    def _look_at_election(self, name: str, request: Any, response: Any) -> None:
+        _, node, epoch, before = self._elections.pop((name, id(request)), (None, None, -1, None))
+        errors = errors_of(response)
+        if node is None or node is not self._node(name) or len(errors) != 1:
+            return
+        if node.controller.cur_claim_epoch == epoch:
+            (asked,) = request.topic_partitions
+            shown = {
+                "name": f"{asked.topic}-{asked.partitions[0]}",
+                "error": errors[0],
+                "before": before,
+                "after": _preferred(node.controller.newest_state(), request),
+            }
+            self._watcher.take(name, "election-answer", shown)
 
     def _look_at_refusal(self, name: str, request: Any, response: Any) -> None:
         what = _WHAT.get(request)
@@ -282,6 +303,35 @@ class AnswerWatch:
         if is_bare:
             errors, right = ([], right) if WRONG[what].has_rows else (errors, right[:1])
         self._watcher.take(name, "refusal", {"what": what, "errors": errors, "right": right})
+
+
+def _failures(answer: Any) -> Iterator[str]:
+    """Yield an error for each thing at which a node failed and does not know why."""
+    rows = (getattr(answer, field.name) for field in dataclasses.fields(answer))
+    for each in (answer, *(row for row in rows if isinstance(row, tuple) for row in row)):
+        says = getattr(each, "error_message", None)
+        failed = getattr(each, "error_code", None) is ErrorCode.unknown_server_error
+        if failed and says and says != OUTCOME_NOT_KNOWN:
+            yield "unexpected_failure"
+
+
+def _preferred(state: MetadataState, request: Any) -> Preferred | None:
+    """Describe the only partition that an election is asked of."""
+    asked = [
+        (each.topic, index) for each in request.topic_partitions or () for index in each.partitions
+    ]
+    topic = state.topic_by_name(asked[0][0]) if len(asked) == 1 else None
+    found = None if topic is None else state.partitions.get((topic.id, asked[0][1]))
+    if topic is None or found is None:
+        return None
+    first = found.replicas[0]
+    may_lead = is_active(state, first) and has_online_replica(state, found, first)
+    return Preferred(
+        str(topic.id),
+        (found.leader_epoch, found.partition_epoch),
+        leads=found.leader == first,
+        may_lead=may_lead and (first in found.isr or (not found.isr and first in found.elr)),
+    )
 
 
 def _live(rows: Iterable[Any]) -> Iterator[int]:
@@ -301,17 +351,7 @@ def _ids(state: MetadataState, request: Any) -> Iterator[str | None]:
         yield None if topic is None else str(topic.id)
 
 
-def _brokers(state: MetadataState, *, fenced: bool) -> Iterator[tuple[int, str]]:
-    for broker in registered_brokers(state):
-        if broker.listeners and (fenced or not broker.fenced):
-            yield broker.id, _says(broker.rack, is_fenced=broker.fenced)
-
-
 def _controllers(node: Node, state: MetadataState) -> Iterator[tuple[int, str]]:
     """Yield those that have registered, and the voters in force."""
     voters = {voter.endpoint.node_id for voter in node.raft.voters}
     yield from ((number, "") for number in sorted({*voters, *state.controllers.keys()}))
-
-
-def _says(rack: str | None, *, is_fenced: bool) -> str:
-    return (f" in rack {rack}" if rack is not None else "") + " (fenced)" * is_fenced

@@ -41,8 +41,12 @@ from cluster.node.controller.metadata.state import (
     partition_marks,
 )
 from cluster.node.controller.metadata.timeline import CommittedMap, IndexedTimelineMap, StateMap
-from cluster.node.controller.partitions.leadership import min_insync_replicas
+from cluster.node.controller.partitions.leadership import (
+    UNCLEAN_LEADER_ELECTION,
+    min_insync_replicas,
+)
 from cluster.node.controller.partitions.partition_change import RECOVERING
+from cluster.node.controller.records.kinds import NO_LEADER
 from cluster.values import valueclass
 
 K = TypeVar("K")
@@ -225,6 +229,7 @@ def _partition(
         if key in changes.partitions
         else frozenset(),
         last_known=tuple(registration.last_known_elr),
+        takers=changes.takers.get(key, frozenset()),
     )
 
 
@@ -252,6 +257,8 @@ class Changes:
     """Names of topics that were deleted."""
     brokers: frozenset[int]
     """Those whose registration changed: by an earlier one a broker had other directories."""
+    takers: dict[PartitionKey, frozenset[int]]
+    """As of `Partition`, of the partitions that have had none at the last look."""
 
 
 class ImageSight:
@@ -266,6 +273,8 @@ class ImageSight:
         self.digest = 0
         """Sum of the hashes of all that a snapshot holds, mod 2^64: equal for equal images."""
         self._maps: dict[str, dict[Any, Any]] = {name: {} for name in _COMPARED}
+        self._takers: dict[PartitionKey, frozenset[int]] = {}
+        """Of the partitions without a leader: the replicas that are alive."""
 
     def look(self, offset: int, state: MetadataState) -> Changes:
         """Compare an image with the last look."""
@@ -288,7 +297,34 @@ class ImageSight:
             if topic not in self._maps["topics"]
         )
         affected = self._affected_partitions(state, moved, before, changed)
-        return Changes(moved, affected, deleted, frozenset(changed["brokers"]))
+        takers = self._new_takers(state, before)
+        affected |= {key: partitions[key] for key in takers}
+        return Changes(moved, affected, deleted, frozenset(changed["brokers"]), takers)
+
+    def _new_takers(
+        self, state: MetadataState, before: dict[str, dict[Any, Any]]
+    ) -> dict[PartitionKey, frozenset[int]]:
+        """Return who would lead by an unclean election that was allowed, and due since the last."""
+        known, self._takers = self._takers, {}
+        found = {}
+        for key, held in self._maps["partitions"].items():
+            if held.leader != NO_LEADER:
+                continue
+            takers = frozenset(
+                each
+                for each in held.replicas
+                if is_active(state, each) and has_online_replica(state, held, each)
+            )
+            if not takers:
+                continue
+            self._takers[key] = takers
+            old, topic = before["partitions"].get(key), self._maps["topics"].get(key[0])
+            if old is None or old.replicas != held.replicas or topic is None or key in known:
+                continue
+            setting = ConfigResource(ResourceType.TOPIC, topic.name), UNCLEAN_LEADER_ELECTION
+            if {"true"} == {maps["configs"].get(setting) for maps in (before, self._maps)}:
+                found[key] = takers
+        return found
 
     def _affected_partitions(
         self,

@@ -40,6 +40,7 @@ from harness.run.recorder import Journal, Recorder
 from harness.run.strands.player import Player
 from harness.run.strands.progress import Act
 from harness.sim.answer_sight import AnswerWatch
+from harness.sim.description_polls import DescriptionPolls
 from harness.sim.findings import Violation, Violations, generalise
 from harness.sim.folder_sight import FolderWatch
 from harness.sim.image_sight import ImageWatch
@@ -226,6 +227,7 @@ class _DrawnWorld:
         RetentionWatch(world, watcher)
         FolderWatch(world, watcher)
         AnswerWatch(world, watcher)
+        DescriptionPolls(world, watcher)
         QuorumPolls(world, watcher)
         self.watch = Watch(world)
         self.recorder = Recorder(
@@ -289,7 +291,7 @@ class _DrawnWorld:
     async def down(self, *, healed: bool) -> None:
         """Take the nodes down if their files are to be stored; a run that broke off ends as is.
 
-        Replicas on their way between log directories are there first. Otherwise what a follower
+        Replicas on their way are there first. Otherwise what a follower
         serves, which it may do before it has written it, comes to its disk as by an orderly end.
         """
         if healed and not self.over.is_set():
@@ -314,8 +316,7 @@ class _DrawnWorld:
         while away := sorted(misplacements(self.backend.world)):
             if self.timers.now_ms > deadline_ms:
                 late = f"{self.bound_s:g} s after the heal"
-                where = f"{away[0]} was not where the metadata have it"
-                self.note_violation(PLACEMENT, f"{where} {late}", where)
+                self.note_violation(PLACEMENT, f"{away[0]} {late}", away[0])
                 return
             await asyncio.sleep(_LOOK_S)
 

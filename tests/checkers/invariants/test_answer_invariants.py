@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from checkers.invariants.answers import ANSWERS, BUFFER, BY_CLIENTS
+from checkers.invariants.answers import ANSWERS, BUFFER, BY_CLIENTS, Preferred
 from cluster.node.broker.serving.offsets import offsets_for_leader_epochs
 from cluster.node.controller.apis.write_apis import error_response
 from cluster.node.errors import ErrorCode
@@ -142,6 +142,53 @@ def test_the_size_of_a_part_is_judged_of_the_broker_that_it_is_of(broker, count)
 )
 def test_a_leader_takes_a_right_batch(error, found):
     assert broken("batch-answer", partition="t-0", error=error) == found
+
+
+@pytest.mark.parametrize(
+    ("errors", "found"),
+    [
+        (["none"], []),
+        (["unknown_topic_or_partition", "ineligible_replica"], []),
+        (["unknown_server_error"], []),
+        (["none", "invalid_request"], ["right-taken"]),
+        (["mismatched_endpoint_type"], ["right-taken"]),
+        (["unknown_server_error", "unexpected_failure"], ["right-taken"]),
+    ],
+    ids=["taken", "not now", "leadership was lost", "one row", "the whole", "why is not known"],
+)
+def test_a_right_request_is_called_wrong_by_nobody(errors, found):
+    assert broken("answer", request="AlterPartition", errors=errors) == found
+
+
+LEFT = Preferred("A", (4, 7), leads=False, may_lead=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "error", "found"),
+    [
+        (LEFT, LEFT, "none", True),
+        (LEFT, replace(LEFT, epochs=(5, 8), leads=True), "none", False),
+        (LEFT, replace(LEFT, epochs=(5, 8)), "none", False),
+        (LEFT, LEFT, "election_not_needed", True),
+        (LEFT, replace(LEFT, epochs=(5, 8), leads=True), "election_not_needed", False),
+        (LEFT, LEFT, "preferred_leader_not_available", True),
+        (LEFT, replace(LEFT, epochs=(4, 8)), "preferred_leader_not_available", False),
+        (*[replace(LEFT, may_lead=False)] * 2, "preferred_leader_not_available", False),
+        (*[replace(LEFT, leads=True)] * 2, "preferred_leader_not_available", True),
+        (*[replace(LEFT, leads=True)] * 2, "election_not_needed", False),
+        (LEFT, replace(LEFT, topic_id="B"), "none", False),
+        (LEFT, None, "none", False),
+        (LEFT, LEFT, "request_timed_out", False),
+    ],
+    ids=[
+        *("not held", "held", "another leads since", "it does not lead", "it leads since"),
+        *("it could lead", "it came into the ISR meanwhile", "it could not", "it leads"),
+        *("it led", "another topic", "no topic", "no answer of the controller"),
+    ],
+)
+def test_an_election_is_held_where_it_can_be(before, after, error, found):
+    answer = {"name": "t-0", "error": error, "before": before, "after": after}
+    assert broken("election-answer", **answer) == ["elections-held"] * found
 
 
 @pytest.mark.parametrize(
@@ -290,6 +337,17 @@ LOG = {
     ],
 }
 TOPICS = {**LOG, "workload": "topics", "workload_options": {"names": 2}, "schedule": []}
+MOVES = {
+    **LOG,
+    "workload_options": {"replication_factor": 2, "min_insync_replicas": 1},
+    "schedule": [
+        {
+            "at_ms": 1_000 + 1_200 * number,
+            "steps": [{"kind": "op", "f": "move-leader", "key": "d0-0", "value": 3 * number // 2}],
+        }
+        for number in range(4)
+    ],
+}
 WRONGS = {
     **LOG,
     "workload_options": {},
@@ -404,6 +462,27 @@ def test_a_leader_sends_what_lies_in_a_snapshot_and_nothing_beyond():
             "cluster-described",
         ),
         (TOPICS, "X:controller.topics.topic_changes:_topic_to_delete:relation:10", "topics-known"),
+        *(
+            (TOPICS, f"X:controller.{place}", found)
+            for place, found in (
+                ("apis.describe:describe_cluster:always:0", "cluster-described"),
+                ("apis.describe:describe_cluster:never:3", "wrong-refused"),
+                ("apis.topic_partitions:describe_topic_partitions:sum:0", "cluster-described"),
+                ("configs.describe:_names:relation:1", "cluster-described"),
+            )
+        ),
+        (MOVES, "X:controller.partitions.elections:elect_leaders:left-out:0", "elections-held"),
+        (
+            MOVES,
+            "X:controller.partitions.partition_change:PartitionChangeBuilder._target:always:5",
+            "placement",
+        ),
+        (
+            MOVES,
+            "X:controller.partitions.partition_change:PartitionChangeBuilder.build:never:3",
+            "partition-epochs",
+        ),
+        (MOVES, None, None),
         *(
             (WRONGS, f"X:controller.{place}", "wrong-refused")
             for place in (

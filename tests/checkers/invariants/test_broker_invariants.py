@@ -97,6 +97,14 @@ def test_an_older_image_of_another_node_breaks_no_epoch():
         ({"online": frozenset({2, 3})}, "is led from a log directory that is offline"),
         ({"active": frozenset({1, 3})}, "has a fenced broker in its ISR"),
         ({"leader": -1}, "has no leader although brokers in sync are alive"),
+        (
+            {"leader": -1, "isr": (), "elr": (2,), "isr_min": 2},
+            "has no leader although one is alive that is eligible",
+        ),
+        (
+            {"leader": -1, "isr": (), "takers": frozenset({3})},
+            "has no leader although its topic allows any, and a replica is alive",
+        ),
         ({"is_recovering": True}, "is recovering, and more than its leader is in sync"),
         ({"topic_exists": False}, "is of no topic"),
     ],
@@ -108,7 +116,18 @@ def test_every_fault_of_a_partition_is_named(changed, reason):
 
 def test_without_a_leader_the_last_one_is_known():
     lost = replace(LED, leader=-1, isr=(), elr=(2,), last_known=(1,), isr_min=2)
-    assert list(faults(lost, has_elr=True)) == []
+    for usable in ({"active": frozenset({1, 3})}, {"online": frozenset({1, 3})}):
+        assert list(faults(replace(lost, **usable), has_elr=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("replicas", "epoch", "found"),
+    [((1, 2), 4, {"partition-epochs"}), ((1, 2), 5, set()), ((1, 2, 3, 4), 4, set())],
+    ids=["taken away", "with a new epoch", "added"],
+)
+def test_a_replica_is_taken_away_with_a_new_leader_epoch(replicas, epoch, found):
+    changed = replace(LED, replicas=replicas, leader_epoch=epoch, partition_epoch=8)
+    assert broken_images([("n1", image(1)), ("n1", image(2, changed))]) == found
 
 
 def test_without_elr_the_last_member_of_an_isr_may_be_fenced_and_lead_nothing():
