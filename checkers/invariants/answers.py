@@ -148,6 +148,8 @@ class RightTaken(Invariant):
 class Preferred:
     """A partition of which a preferred leader is asked for, as the active controller has it."""
 
+    name: str
+    """As `topic-index`."""
     topic_id: str
     epochs: tuple[int, int]
     """Leader and partition epoch."""
@@ -179,7 +181,7 @@ class ElectionsHeld(Invariant):
         if not is_wrong:
             return None
         return Broken(
-            f"{node} answers {error} to an election of the preferred leader of {fields['name']}, "
+            f"{node} answers {error} to an election of the preferred leader of {before.name}, "
             f"which {'leads' if before.leads else 'does not lead'}, "
             f"{'could' if before.may_lead else 'could not'}, and has not been elected"
         )

@@ -7,7 +7,7 @@ it: see `checkers.invariants.answers`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from checkers.invariants.answers import BUFFER, Preferred
@@ -88,18 +88,20 @@ class AnswerWatch:
     def __init__(self, world: SimWorld, watcher: Watcher) -> None:
         self._world = world
         self._watcher = watcher
-        self._topics: dict[tuple[str, int], tuple[object, Node, int, list[str | None]]] = {}
-        """By node and identity: a request about topics that the active controller has to answer,
-        its claim, and the ids of these topics as it came."""
+        self._asked: dict[tuple[str, int], tuple[object, Node, int, Any]] = {}
+        """By node and identity: a request that the active controller has to answer, its claim, and
+        what it is about, as it came."""
         self._updates: dict[int, _Update] = {}
         """By identity: updates of features that are not answered."""
         self._sequences: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}
         """By node and identity: requests with sequences, and what they show."""
         self._count = 0
         mesh = world.mesh
+        for asked in _ABOUT:
+            mesh.on_serve[asked].append(self._hear)
         for kind in (DeleteTopicsRequest, CreatePartitionsRequest):
-            mesh.on_serve[kind].append(self._hear_topics)
             mesh.on_reply[kind].append(self._look_at_topics)
+        mesh.on_reply[ElectLeadersRequest].append(self._look_at_election)
         mesh.on_serve[UpdateFeaturesRequest].append(self._hear_update)
         mesh.on_reply[UpdateFeaturesRequest].append(self._look_at_update)
         mesh.on_reply[IncrementalAlterConfigsRequest].append(self._look_at_resize)
@@ -112,38 +114,36 @@ class AnswerWatch:
             mesh.on_reply[kind].append(self._look_at_refusal)
         for taken in _TAKEN:
             mesh.on_reply[taken].append(self._look_at_errors)
-        self._elections: dict[tuple[str, int], tuple[object, Node, int, Preferred | None]] = {}
-        """By node and identity: an election that the active controller has to hold, its claim, and
-        the partition as the request came."""
-        mesh.on_serve[ElectLeadersRequest].append(self._hear_election)
-        mesh.on_reply[ElectLeadersRequest].append(self._look_at_election)
 
     def _node(self, name: str) -> Node | None:
         process = self._world.nodes[name].process
         return None if process is None else process.node
 
-    def _hear_topics(self, name: str, request: Any) -> None:
+    def _hear(self, name: str, request: Any) -> None:
         node = self._node(name)
         if node is not None and node.controller.is_active:
-            ids = list(_ids(node.controller.newest_state(), request))
-            epoch = node.controller.cur_claim_epoch
-            self._topics[name, id(request)] = request, node, epoch, ids
+            before = _ABOUT[type(request)](node.controller.newest_state(), request)
+            self._asked[name, id(request)] = request, node, node.controller.cur_claim_epoch, before
+
+    def _around(self, name: str, request: Any) -> tuple[Any, Any]:
+        """Return what a request is about, as it came and now; nothing if the claim has ended."""
+        _, node, epoch, before = self._asked.pop((name, id(request)), (None, None, -1, None))
+        is_same = node is not None and node is self._node(name)
+        if node is None or not is_same or node.controller.cur_claim_epoch != epoch:
+            return None, None
+        return before, _ABOUT[type(request)](node.controller.newest_state(), request)
 
     def _look_at_topics(self, name: str, request: Any, response: Any) -> None:
-        _, node, epoch, before = self._topics.pop((name, id(request)), (None, None, -1, []))
-        if node is None or node is not self._node(name):
-            return
-        controller = node.controller
+        before, after = self._around(name, request)
         is_deletion = isinstance(request, DeleteTopicsRequest)
         results = response.responses if is_deletion else response.results
-        if controller.cur_claim_epoch != epoch or len(results) != 1 or len(before) != 1:
+        if not before or len(before) != 1 or len(results) != 1:
             return
-        (after,) = _ids(controller.newest_state(), request)
         shown = {
             "request": type(request).__name__.removesuffix("Request"),
             "topic": str(request.topics[0].name or "a topic by its id"),
             "before": before[0],
-            "after": after,
+            "after": after[0],
             "error": results[0].error_code.name,
         }
         self._watcher.take(name, "topic-answer", shown)
@@ -272,26 +272,10 @@ class AnswerWatch:
             errors = [*errors_of(response), *_failures(response)]
             self._watcher.take(name, "answer", {"request": asked, "errors": errors})
 
-    def _hear_election(self, name: str, request: Any) -> None:
-        node = self._node(name)
-        if node is not None and node.controller.is_active and request.election_type == _PREFERRED:
-            before = _preferred(node.controller.newest_state(), request)
-            epoch = node.controller.cur_claim_epoch
-            self._elections[name, id(request)] = request, node, epoch, before
-
     def _look_at_election(self, name: str, request: Any, response: Any) -> None:
-        _, node, epoch, before = self._elections.pop((name, id(request)), (None, None, -1, None))
-        errors = errors_of(response)
-        if node is None or node is not self._node(name) or len(errors) != 1:
-            return
-        if node.controller.cur_claim_epoch == epoch:
-            (asked,) = request.topic_partitions
-            shown = {
-                "name": f"{asked.topic}-{asked.partitions[0]}",
-                "error": errors[0],
-                "before": before,
-                "after": _preferred(node.controller.newest_state(), request),
-            }
+        before, after = self._around(name, request)
+        for error in errors_of(response) if before is not None else ():
+            shown = {"error": error, "before": before, "after": after}
             self._watcher.take(name, "election-answer", shown)
 
     def _look_at_refusal(self, name: str, request: Any, response: Any) -> None:
@@ -316,17 +300,17 @@ def _failures(answer: Any) -> Iterator[str]:
 
 
 def _preferred(state: MetadataState, request: Any) -> Preferred | None:
-    """Describe the only partition that an election is asked of."""
-    asked = [
-        (each.topic, index) for each in request.topic_partitions or () for index in each.partitions
-    ]
+    """Describe the only partition whose preferred leader is asked for."""
+    topics = request.topic_partitions or ()
+    asked = [(each.topic, index) for each in topics for index in each.partitions]
     topic = state.topic_by_name(asked[0][0]) if len(asked) == 1 else None
     found = None if topic is None else state.partitions.get((topic.id, asked[0][1]))
-    if topic is None or found is None:
+    if topic is None or found is None or request.election_type != _PREFERRED:
         return None
     first = found.replicas[0]
     may_lead = is_active(state, first) and has_online_replica(state, found, first)
     return Preferred(
+        f"{topic.name}-{asked[0][1]}",
         str(topic.id),
         (found.leader_epoch, found.partition_epoch),
         leads=found.leader == first,
@@ -343,12 +327,22 @@ def _live(rows: Iterable[Any]) -> Iterator[int]:
             yield int(row.broker_id)
 
 
-def _ids(state: MetadataState, request: Any) -> Iterator[str | None]:
-    """Yield the id of each topic that a request names, None where there is no such topic."""
+def _ids(state: MetadataState, request: Any) -> list[str | None]:
+    """Return the id of each topic that a request names, None where there is no such topic."""
+    found = []
     for item in request.topics:
         topic_id = getattr(item, "topic_id", None)
         topic = state.topics.get(topic_id) if topic_id else state.topic_by_name(item.name)
-        yield None if topic is None else str(topic.id)
+        found.append(None if topic is None else str(topic.id))
+    return found
+
+
+_ABOUT: Final[dict[type, Callable[[MetadataState, Any], Any]]] = {
+    DeleteTopicsRequest: _ids,
+    CreatePartitionsRequest: _ids,
+    ElectLeadersRequest: _preferred,
+}
+"""Requests of the active controller -> what of its state they are about."""
 
 
 def _controllers(node: Node, state: MetadataState) -> Iterator[tuple[int, str]]:

@@ -160,7 +160,7 @@ def test_a_right_request_is_called_wrong_by_nobody(errors, found):
     assert broken("answer", request="AlterPartition", errors=errors) == found
 
 
-LEFT = Preferred("A", (4, 7), leads=False, may_lead=True)
+LEFT = Preferred("t-0", "A", (4, 7), leads=False, may_lead=True)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ LEFT = Preferred("A", (4, 7), leads=False, may_lead=True)
     ],
 )
 def test_an_election_is_held_where_it_can_be(before, after, error, found):
-    answer = {"name": "t-0", "error": error, "before": before, "after": after}
+    answer = {"error": error, "before": before, "after": after}
     assert broken("election-answer", **answer) == ["elections-held"] * found
 
 

@@ -80,8 +80,12 @@ class BrokerHeartbeatManager:
         self._shutdown_offsets.clear()
 
     def register(self, broker_id: int, epoch: int) -> None:
-        """Begin a session of a broker that registered, and forget its earlier epochs."""
-        self.unregister(broker_id)
+        """Begin a session of a broker that registered, and forget its earlier epochs.
+
+        One that registers again, with the epoch that it has, goes on where it is.
+        """
+        if (broker_id, epoch) not in self._contacts_ms:
+            self.unregister(broker_id)
         self._contacts_ms[broker_id, epoch] = self._clock.monotonic_ms()
 
     def unregister(self, broker_id: int) -> None:

@@ -217,15 +217,11 @@ class Appender:
             if part:
                 parts.last_offset = self.append_atomically(parts.epoch, part)
                 parts.count += len(part)
-        except (RequestError, NotLeaderError) as error:
-            if parts.count:
-                parts.fail(PartlyAppendedError(str(error)))
-            else:
-                parts.fail(error)
         except (ReplayError, AssertionError):
             raise
         except Exception as error:  # noqa: BLE001  # the caller decides what it means
-            parts.fail(error)
+            is_partial = parts.count and isinstance(error, RequestError | NotLeaderError)
+            parts.fail(PartlyAppendedError(str(error)) if is_partial else error)
         else:
             if len(part) < RECORDS_PER_PART:
                 parts.finish(parts.count, parts.last_offset)

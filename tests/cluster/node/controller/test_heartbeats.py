@@ -4,7 +4,7 @@ import pytest
 
 from cluster.node.controller.brokers.broker_lifecycle import BrokerControlState, next_control_state
 from cluster.node.errors import ErrorCode
-from tests.cluster.node.controller.brokers import Brokers, allocate, heartbeat
+from tests.cluster.node.controller.brokers import Brokers, allocate, heartbeat, register
 from tests.cluster.node.controller.fakes import alter
 
 FENCED, UNFENCED, CONTROLLED, NOW = BrokerControlState
@@ -138,6 +138,16 @@ def test_a_controlled_shutdown_waits_until_the_other_brokers_have_caught_up():
     assert cluster.beat(1, shut_down=True).should_shut_down is False
     manager._metadata_offsets[2] = moved
     assert cluster.beat(1, shut_down=True).should_shut_down is True
+
+
+def test_a_registration_that_comes_again_lets_no_broker_end_earlier():
+    cluster = Brokers(1, 2)
+    cluster.topic(1, 2)
+    cluster.beat(2, offset=100)
+    assert cluster.beat(1, offset=100, shut_down=True).should_shut_down is False
+    cluster.node.call(register(1))  # a late copy of the one that it has
+    cluster.node.controller.heartbeats._metadata_offsets[2] = cluster.epochs[2]
+    assert cluster.beat(1, shut_down=True).should_shut_down is False
 
 
 def test_an_incarnation_that_shut_down_is_not_unfenced_again():
