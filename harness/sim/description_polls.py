@@ -30,6 +30,7 @@ from cluster.node.controller.metadata.registrations import (
     registered_brokers,
 )
 from cluster.node.controller.metadata.state import MetadataState, PartitionRegistration
+from cluster.node.controller.partitions.reassignment import list_partition_reassignments
 from cluster.node.protocol import messages as m
 
 _EVERY_MS: Final = 20.0
@@ -91,23 +92,35 @@ def _descriptions(
     topics: Iterable[Any], node: Node, state: MetadataState
 ) -> Iterator[tuple[str, Said, Said]]:
     """Yield kinds of things, what a node says of each, and what it knows."""
-    known = dict(_partitions(state))
+    known = {at: _says_of(state, topic_id, found) for at, topic_id, found in _partitions(state)}
     yield "partitions", {at: says for topic in _pages(state) for at, says in _rows(topic)}, known
     in_short = {at: says.split(", eligible")[0] for at, says in known.items()}
     yield "partitions", {at: says for topic in topics for at, says in _rows(topic)}, in_short
     brokers = _describe_cluster(1, node, state).brokers
     yield "brokers", broker_rows(brokers), dict(known_brokers(state, fenced=True))
-    request = m.ListConfigResourcesRequest(resource_types=())
-    listed = list_config_resources(request, state, node._cluster).config_resources
+    every = m.ListConfigResourcesRequest(resource_types=())
+    listed = list_config_resources(every, state, node._cluster).config_resources
     rows = {(int(row.resource_type), row.resource_name): "" for row in listed}
     yield "resources", rows, dict.fromkeys(_resources(state), "")
+    question = m.ListPartitionReassignmentsRequest(timeout=m.milliseconds(1_000), topics=None)
+    moving = {
+        f"{topic.name}-{row.partition_index}": _moves(row)
+        for topic in list_partition_reassignments(question, state).topics
+        for row in topic.partitions
+    }
+    is_moving = (
+        each
+        for each in _partitions(state)
+        if {*each[2].adding_replicas, *each[2].removing_replicas}
+    )
+    yield "reassignments", moving, {at: _moves(found) for at, _, found in is_moving}
     of_topics = [each for each in state.config_names.keys() if each.type == _TOPIC]  # noqa: SIM118
     for resource in of_topics:
         asked = m.DescribeConfigsResource(
             resource_type=m.i8(_TOPIC), resource_name=resource.name, configuration_keys=None
         )
-        question = m.DescribeConfigsRequest(resources=(asked,))
-        (result,) = describe_configs(question, state, node._cluster).results
+        request = m.DescribeConfigsRequest(resources=(asked,))
+        (result,) = describe_configs(request, state, node._cluster).results
         own = {c.name: f" {c.value}" for c in result.configs if c.config_source == SOURCE_TOPIC}
         has = {key: f" {value}" for key, value in state.resource_configs(resource).items()}
         yield f"configurations of {resource.name}", own, has
@@ -150,15 +163,25 @@ def _rows(topic: Any) -> Iterator[tuple[str, str]]:
         yield f"{topic.name}-{row.partition_index}", says
 
 
-def _partitions(state: MetadataState) -> Iterator[tuple[str, str]]:
+def _partitions(state: MetadataState) -> Iterator[tuple[str, object, PartitionRegistration]]:
+    """Yield each partition's name, its topic's id, and what the metadata have."""
     for key in state.partitions.keys():  # noqa: SIM118 - no dictionary
         topic, found = state.topics.get(key[0]), state.partitions.get(key)
         assert topic is not None, "valid-brokers"
         assert found is not None, "it has this key"
-        facts = found.leader, found.leader_epoch, found.replicas, found.isr
-        offline = [each for each in found.replicas if _is_offline(state, found, each)]
-        says = _text(topic.id, *facts, offline, (found.elr, found.last_known_elr))
-        yield f"{topic.name}-{key[1]}", says
+        yield f"{topic.name}-{key[1]}", topic.id, found
+
+
+def _says_of(state: MetadataState, topic_id: object, found: PartitionRegistration) -> str:
+    facts = found.leader, found.leader_epoch, found.replicas, found.isr
+    offline = [each for each in found.replicas if _is_offline(state, found, each)]
+    return _text(topic_id, *facts, offline, (found.elr, found.last_known_elr))
+
+
+def _moves(of: Any) -> str:
+    """Return which replicas are given and taken, by an answer or by the metadata."""
+    lists = of.replicas, of.adding_replicas, of.removing_replicas
+    return " {}, adding {}, removing {}".format(*([*map(int, each)] for each in lists))
 
 
 def _is_offline(state: MetadataState, found: PartitionRegistration, number: int) -> bool:

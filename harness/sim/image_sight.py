@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
+from dataclasses import field
 from dataclasses import fields as fields_of
 from typing import Any, Final, TypeVar
 
@@ -257,7 +258,7 @@ class Changes:
     """Names of topics that were deleted."""
     brokers: frozenset[int]
     """Those whose registration changed: by an earlier one a broker had other directories."""
-    takers: dict[PartitionKey, frozenset[int]]
+    takers: dict[PartitionKey, frozenset[int]] = field(default_factory=dict)
     """As of `Partition`, of the partitions that have had none at the last look."""
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from checkers.invariants.brokers import BROKER_INVARIANTS, Image, Partition, faults
-from tests.checkers.invariants.watching import broken_by
+from tests.checkers.invariants.watching import QUIET, broken_by, found_in
 
 LED = Partition(
     name="t-0",
@@ -185,3 +185,47 @@ def test_nothing_is_published_before_all_that_is_committed_is_known(high_waterma
 def test_partitions_are_found_by_who_holds_them_and_what_is_due(found_by, found):
     having = {1: ["t-0"], "leaderless": ["t-1"]}
     assert broken(("n1", "partitions-found", {"found": found_by, "having": having})) == found
+
+
+def op(f, value, after_ms=100):
+    return {"kind": "op", "f": f, "key": "u0-0", "value": value, "after_ms": after_ms}
+
+
+CHANGES = "X:controller.partitions.partition_change:PartitionChangeBuilder"
+LED_UNCLEANLY = {
+    **QUIET,
+    "duration_s": 9,
+    "rate_per_s": 10,
+    "workload": "log",
+    "workload_options": {"replication_factor": 2, "min_insync_replicas": 1},
+    "node_settings": {"kraftprobe.registration": 1, "broker.session.timeout.ms": 1_000},
+    "schedule": [
+        {
+            "at_ms": 500,
+            "steps": [
+                op("fill-topic", 1),
+                op("configure-topic", {"name": "unclean.leader.election.enable", "value": "true"}),
+                op("move-leader", 0, 500),
+                op("move-leader", 0, 1_000),
+                {"kind": "pause", "targets": "node:n2", "for_ms": 3_000},
+                op("fill-topic", 1, 2_000),
+                {"kind": "pause", "targets": "node:n1", "for_ms": 4_000},
+            ],
+        }
+    ],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mutant", "found"),
+    [
+        (
+            f"{CHANGES}._unclean_candidates:never:1",
+            "valid-brokers",
+        ),
+        (None, None),
+    ],
+)
+def test_who_is_alive_leads_where_any_may(mutant, found):
+    assert found_in(LED_UNCLEANLY, mutant) == found

@@ -103,7 +103,8 @@ def _checked_records(
     cluster: ClusterInfo,
 ) -> list[MetadataRecord]:
     """Return the records of the changes of what is set on a resource. Raises ItemError."""
-    _check_type(resource)
+    if resource.type not in _CHANGED:
+        raise ItemError(ErrorCode.unsupported_version, f"Unknown resource type {resource.type}.")
     check_lengths(changes)
     validate(resource, apply_changes(current, changes))
     if MIN_INSYNC_REPLICAS in changes and is_elr_enabled(state):
@@ -188,13 +189,6 @@ def check_not_null(item: messages.AlterConfigsResource) -> None:
 _CHANGED = frozenset(
     {ResourceType.TOPIC, ResourceType.BROKER, ResourceType.CLIENT_METRICS, ResourceType.GROUP}
 )
-
-
-def _check_type(resource: ConfigResource) -> None:
-    if resource.type == ResourceType.BROKER_LOGGER:
-        raise ItemError(ErrorCode.invalid_request, "Unexpected resource type BROKER_LOGGER.")
-    if resource.type not in _CHANGED:
-        raise ItemError(ErrorCode.unsupported_version, f"Unknown resource type {resource.type}.")
 
 
 def alter_loggers(
