@@ -299,7 +299,7 @@ def _failures(answer: Any) -> Iterator[str]:
             yield "unexpected_failure"
 
 
-def _preferred(state: MetadataState, request: Any) -> Preferred | None:
+def _election(state: MetadataState, request: Any) -> Preferred | None:
     """Describe the only partition whose preferred leader is asked for."""
     topics = request.topic_partitions or ()
     asked = [(each.topic, index) for each in topics for index in each.partitions]
@@ -340,7 +340,7 @@ def _ids(state: MetadataState, request: Any) -> list[str | None]:
 _ABOUT: Final[dict[type, Callable[[MetadataState, Any], Any]]] = {
     DeleteTopicsRequest: _ids,
     CreatePartitionsRequest: _ids,
-    ElectLeadersRequest: _preferred,
+    ElectLeadersRequest: _election,
 }
 """Requests of the active controller -> what of its state they are about."""
 

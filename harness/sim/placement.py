@@ -52,10 +52,10 @@ def misplacements(world: SimWorld) -> Iterator[str]:
             assigned = replica_directory(held, replica.partition.broker_id)
             if manager.moves.target(replica.key) is not None or assigned != holder.directory_id:
                 yield f"{replica.at} of {name} was not where the metadata have it"
-    yield from _unsettled(world)
+    yield from _late_partitions(world)
 
 
-def _unsettled(world: SimWorld) -> Iterator[str]:
+def _late_partitions(world: SimWorld) -> Iterator[str]:
     """Say which partitions whose brokers are all alive lack a member of the ISR, or move still."""
     for _, _, node in world.running():
         state = node.controller.image.state
