@@ -248,11 +248,13 @@ class StandsInTime(Invariant):
     on_fetch_arrival = on_epoch_arrival = on_vote_asked
 
     def on_fetch(self, node: str, fields: Fields) -> Broken | None:
-        due_ms, now_ms = self._ended_ms.get(node), self.sight.monotonic_ms(node)
-        electorate = self.quorum.electorate
+        due_ms = self._ended_ms.get(node)
+        if due_ms is None:
+            return None
+        now_ms, electorate = self.sight.monotonic_ms(node), self.quorum.electorate
         directory = electorate.members(node).directories.get(node)
         votes = directory in (ANY, electorate.directories.get(node))
-        if due_ms is None or not votes or now_ms <= due_ms + _GRAIN_MS:
+        if not votes or now_ms <= due_ms + _GRAIN_MS:
             return None
         return Broken(
             f"{node} follows {_leadership(self._roles[node])[1]} still, which has resigned, "

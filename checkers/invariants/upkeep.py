@@ -5,7 +5,7 @@ watermark that has stood for so long and what the checkpoint on the disk has; `c
 how long log and snapshots have been larger than is kept; `file-left`, a file of a snapshot that is
 neither being written nor waits to be removed; `move-seen`, a replica begins its way to another log
 directory, and whether it has a folder there; `logs-seen`, the log directories in which a broker has
-a log of a partition, or a future log; `request-late`, a request that a broker took so long
+a log of a partition, or a future log; `request-late`, a request that a node took so long
 ago and has not answered, and for how long it was to wait; `entry-seen`, an entry of the offset
 index of a segment, and the last offset of the batch to which it points; `watch-left`, how many
 Fetch sessions or requests a broker watches partitions for that are over.
@@ -106,12 +106,13 @@ class MoveKept(Invariant):
 class AnsweredInTime(Invariant):
     """A request that says for how long it may wait is answered by then, with what there is.
 
-    Fetch, Produce and DeleteRecords wait for other brokers, and for nothing else: whatever becomes
-    of those, or of a disk, their time ends.
+    Fetch, Produce and DeleteRecords wait for other brokers or replicas, and for nothing else:
+    whatever becomes of those, or of a disk, their time ends. What else a replica of the quorum asks
+    another waits for an epoch or a vote to be written at most, and is answered then.
     """
 
     name = "answered-in-time"
-    source = "DelayedOperation.java; fetch.max.wait.ms, timeout.ms"
+    source = "DelayedOperation.java; fetch.max.wait.ms, timeout.ms; KAFKA-15100"
 
     def on_request_late(self, node: str, fields: Fields) -> Broken | None:
         for_ms, waits_ms = fields["for_ms"], fields["waits_ms"]

@@ -20,10 +20,12 @@ from checkers.invariants.upkeep import CHECKPOINT_MS, SLACK_MS
 from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.incarnation import Incarnation, TraceFields
+from cluster.backends.sim.links import RAFT_MESSAGES
 from cluster.backends.sim.world import SimWorld
 from cluster.node.assembly import Node
 from cluster.node.broker.replication.replica_manager import ReplicaManager
 from cluster.node.broker.serving.fetch import _Delayed
+from cluster.node.kraft import messages
 from cluster.node.kraft.snapshot_store import SnapshotStore
 from cluster.node.log.batch.records import HEADER_BYTES, CorruptBatchError, parse_header
 from cluster.node.log.data.data_log import DataLog
@@ -51,8 +53,14 @@ _WAITS_MS: Final[dict[type, Callable[[Any], float]]] = {
     FetchRequest: lambda request: request.max_wait_ms,
     ProduceRequest: lambda request: request.timeout_ms,
     DeleteRecordsRequest: lambda request: request.timeout / dt.timedelta(milliseconds=1),
+    messages.FetchRequest: lambda request: request.max_wait_ms,
+    messages.VoteRequest: lambda _: 0.0,
+    messages.BeginQuorumEpochRequest: lambda _: 0.0,
+    messages.EndQuorumEpochRequest: lambda _: 0.0,
+    messages.FetchSnapshotRequest: lambda _: 0.0,
+    messages.UpdateVoterRequest: lambda _: 0.0,
 }
-"""Requests of a broker's data that may wait, and for how long they say that they do."""
+"""Requests of a broker's data and of the quorum, and for how long each says that it may wait."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -106,7 +114,9 @@ class UpkeepWatch:
 
     def _hear(self, name: str, request: object) -> None:
         process = self._world.nodes[name].process
-        if process is None or process.node is None or process.node._held is not None:
+        if process is None or process.node is None:
+            return
+        if process.node._held is not None and type(request) not in RAFT_MESSAGES:
             return  # what comes before it serves clients is kept until it does
         if wants_response(request):
             self._of(process).asked[id(request)] = request, process.monotonic_ms()
@@ -122,8 +132,8 @@ class UpkeepWatch:
         for host, process, node in self._world.running():
             if self._of(process).clock_ms != host.clock.offset_ms:
                 continue
+            self._look_at_requests(process, node)
             if node.replicas is not None:
-                self._look_at_requests(process, node.replicas)
                 self._look_at_watches(process, node.replicas)
                 self._look_at_logs(process, node.replicas)
             is_still = host.disk.is_idle and not host.disk.detached
@@ -171,10 +181,12 @@ class UpkeepWatch:
                 shown |= {"for_ms": now_ms - since_ms}
                 self._watcher.take(process.name, "checkpoint-seen", shown)
 
-    def _look_at_requests(self, process: Incarnation, manager: ReplicaManager) -> None:
+    def _look_at_requests(self, process: Incarnation, node: Node) -> None:
         seen, now_ms = self._of(process), process.monotonic_ms()
         before, seen.late = seen.late, set()
-        if manager._is_stopped:
+        if node.raft._halted or node.raft._quorum.busy:
+            return
+        if node.replicas is not None and node.replicas._is_stopped:
             return
         for number, (request, since_ms) in seen.asked.items():
             for_ms, waits_ms = now_ms - since_ms, _WAITS_MS[type(request)](request)

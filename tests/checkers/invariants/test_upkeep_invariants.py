@@ -170,6 +170,14 @@ KILLED = with_steps(
     {"kind": "kill", "targets": "node:n2", "after_ms": 100, "for_ms": 500},
 )
 """It dies while the file of a deleted snapshot waits to be removed."""
+STALLED = with_steps(
+    SNAPSHOTS,
+    2_000,
+    {"kind": "cast", "until": {"established": True}, "names": {"A": "leader", "B": "follower"}},
+    {"kind": "disk-stall", "targets": "@B", "for_ms": 5_000},
+    {"kind": "kill", "targets": "@A", "for_ms": 500},
+)
+"""A follower cannot write the next epoch, and answers nobody in it meanwhile."""
 GIVEN_UP = with_steps(
     {
         **SNAPSHOTS,
@@ -283,6 +291,8 @@ _RECOVERY = "X:log.data.data_recovery:_Opening"
         (WATCHED, "X:kraft.quorum.leader_state:Observers.live:negation:0", "described"),
         (MOVED, "X:controller.metadata.replay:_register_controller:left-out:0", "placement"),
         (SENDS, "X:broker.serving.fetch:_Delayed.try_complete:never:0", "answered-in-time"),
+        (STALLED, "X:kraft.inbound:InboundRequests._vote:left-out:2", "answered-in-time"),
+        (STALLED, None, None),
         (SENDS, None, None),
         (KILLED, None, None),
         (GIVEN_UP, None, None),
