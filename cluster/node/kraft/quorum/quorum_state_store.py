@@ -25,6 +25,7 @@ from cluster.node.log.metadata.snapshot import (
     SnapshotEncoder,
     snapshot_name,
 )
+from cluster.node.log.storage.checkpoint import replace_file
 from cluster.node.ports import Disk, nothing
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
 from cluster.values import valueclass
@@ -116,7 +117,6 @@ class QuorumStateStore:
 
     def __init__(self, disk: Disk, directory: str, on_failure: Callable[[OSError], None]) -> None:
         self._disk = disk
-        self._directory = directory
         self._path = f"{directory}/{FILE_NAME}"
         self._on_failure = on_failure
 
@@ -127,16 +127,10 @@ class QuorumStateStore:
         return decode(self._disk.read(self._path))
 
     def write(self, content: bytes, done: Callable[[], None]) -> None:
-        """Replace the file; `done` is called once the new content would survive a power loss.
-
-        Temporary file, fsync, rename, fsync of the folder: at any moment one whole version exists.
-        """
-        temporary = f"{self._path}.tmp"
-        self._disk.remove(temporary)
-        self._disk.write(temporary, content)
-        self._disk.sync(temporary, partial(self._finish, nothing))
-        self._disk.rename(temporary, self._path)
-        self._disk.sync_directory(self._directory, partial(self._finish, done))
+        """Replace the file; `done` is called once the new content would survive a power loss."""
+        self._disk.remove(f"{self._path}.tmp")
+        watch, finish = partial(self._finish, nothing), partial(self._finish, done)
+        replace_file(self._disk, self._path, content, watch, finish)
 
     def _finish(self, done: Callable[[], None], error: OSError | None) -> None:
         if error is not None:

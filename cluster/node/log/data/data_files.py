@@ -30,7 +30,7 @@ from cluster.node.log.data.data_segment import DataSegment
 from cluster.node.log.data.data_times import check_cut
 from cluster.node.log.data.partition_folder import parse_folder
 from cluster.node.log.data.producer_state import snapshot_name
-from cluster.node.log.storage.checkpoint import TopicPartition
+from cluster.node.log.storage.checkpoint import TopicPartition, replace_file
 from cluster.node.log.storage.epoch_cache import EPOCH_FILE
 from cluster.node.log.storage.index import CorruptIndexError
 from cluster.node.log.storage.recovery import (
@@ -189,11 +189,7 @@ class DataFiles:
         content = self.epochs.encode()
         if content == self._epoch_file or not (self._epoch_file or self.epochs.entries):
             return
-        path = self._path(EPOCH_FILE)
-        self._disk.write(path + ".tmp", content)
-        self._disk.sync(path + ".tmp", self._watch)
-        self._disk.rename(path + ".tmp", path)
-        self._disk.sync_directory(self.directory, self._watch)
+        replace_file(self._disk, self._path(EPOCH_FILE), content, self._watch)
         self._epoch_file = content
 
     # Appending and rolling.

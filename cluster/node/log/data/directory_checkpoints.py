@@ -7,7 +7,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from cluster.node.log.storage.checkpoint import TopicPartition, decode_offsets, encode_offsets
+from cluster.node.log.storage.checkpoint import (
+    TopicPartition,
+    decode_offsets,
+    encode_offsets,
+    replace_file,
+)
 from cluster.node.log.storage.recovery import CorruptLogError, read_if_there
 from cluster.node.ports import Completion, Disk, nothing
 
@@ -43,10 +48,7 @@ class DirectoryCheckpoints:
         content = encode_offsets(offsets)
         if content != self._saved.get(name):
             self._saved[name] = content
-            self._disk.write(name + ".tmp", content)
-            self._disk.sync(name + ".tmp", self._watch)
-            self._disk.rename(name + ".tmp", name)
-            self._disk.sync_directory("", partial(self._finish, done))
+            replace_file(self._disk, name, content, self._watch, partial(self._finish, done))
         elif done is not nothing:
             self._disk.barrier(partial(self._finish, done))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
-from cluster.node.log.storage.checkpoint import TopicPartition, partition_of
+from cluster.node.log.storage.checkpoint import TopicPartition, partition_of, replace_file
 from cluster.node.log.storage.recovery import CorruptLogError, read_if_there
 from cluster.node.ports import Completion, Disk, Random
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
@@ -48,12 +48,8 @@ def parse_folder(name: str) -> tuple[TopicPartition, bool]:
 
 def write_topic_id(disk: Disk, directory: str, topic_id: uuid.UUID, watch: Completion) -> None:
     """Queue the file with the topic id of the log in a folder; `watch` gets the disk's errors."""
-    path = f"{directory}/{PARTITION_METADATA_FILE}"
-    content = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}"
-    disk.write(path + ".tmp", content.encode())
-    disk.sync(path + ".tmp", watch)
-    disk.rename(path + ".tmp", path)
-    disk.sync_directory(directory, watch)
+    content = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode()
+    replace_file(disk, f"{directory}/{PARTITION_METADATA_FILE}", content, watch)
 
 
 def read_topic_id(disk: Disk, directory: str) -> uuid.UUID | None:

@@ -29,7 +29,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.node.log.batch.records import BatchHeader, iter_batches
-from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
+from cluster.node.log.storage.checkpoint import (
+    RECOVERY_POINT_FILE,
+    encode_recovery_point,
+    replace_file,
+)
 from cluster.node.log.storage.epoch_cache import EPOCH_FILE, EpochEntry
 from cluster.node.log.storage.recovery import (
     CorruptLogError,
@@ -384,11 +388,7 @@ class Log:
         content = self.epochs.encode()
         if content == self._epoch_file:
             return
-        path = self._path(EPOCH_FILE)
-        self._disk.write(path + ".tmp", content)
-        self._disk.sync(path + ".tmp", self._watch)
-        self._disk.rename(path + ".tmp", path)
-        self._disk.sync_directory(self.directory, self._watch)
+        replace_file(self._disk, self._path(EPOCH_FILE), content, self._watch)
         self._epoch_file = content
 
     def _write_recovery_point(self, offset: int) -> None:

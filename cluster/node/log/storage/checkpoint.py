@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from cluster.node.ports import Completion, Disk
 from cluster.values import valueclass, whole_number
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
@@ -69,3 +70,17 @@ def decode_recovery_point(data: bytes) -> int:
     if len(lines) != 4 or lines[:2] != [b"0", b"1"] or lines[3]:
         return 0
     return whole_number(lines[2].rpartition(b" ")[2].decode("latin-1")) or 0
+
+
+def replace_file(
+    disk: Disk, path: str, content: bytes, watch: Completion, done: Completion | None = None
+) -> None:
+    """Replace a file: at any moment one whole version exists. `watch` gets errors of the disk.
+
+    `done` is called when the new content would survive a power loss.
+    """
+    temporary = f"{path}.tmp"
+    disk.write(temporary, content)
+    disk.sync(temporary, watch)
+    disk.rename(temporary, path)
+    disk.sync_directory(path.rpartition("/")[0], watch if done is None else done)
