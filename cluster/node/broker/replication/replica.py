@@ -119,6 +119,10 @@ class Replica(FollowedPartition):
 
     # --- following ---
 
+    @property
+    def is_written(self) -> bool:
+        return self.log.written_end_offset >= self.log.end_offset
+
     def position(self) -> FetchPartition:
         latest = self.log.epochs.latest_epoch
         return FetchPartition(

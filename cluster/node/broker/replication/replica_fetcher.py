@@ -7,7 +7,8 @@ error is left out for a while; one whose leader epoch was fenced waits for the m
 asked for in an earlier leader epoch of a partition is dropped.
 
 The offset that a Fetch names acknowledges everything below it. So the next one is sent when a kill
-of this process can no longer lose what the last one brought.
+of this process can no longer lose what the last one brought, and the first one of a partition when
+it can no longer lose what an earlier leader sent.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ class Outcome(enum.Enum):
 class FollowedPartition(Protocol):
     """A partition that this broker follows."""
 
+    @property
+    def is_written(self) -> bool:
+        """Whether a kill of this process keeps all of it."""
+
     def position(self) -> data_messages.FetchPartition:
         """Say from where on it is to be fetched."""
 
@@ -81,6 +86,8 @@ class ReplicaFetcher:
         self.leader = leader
         self._when_written = when_written
         self._is_writing = False
+        self._has_unwritten = False
+        """Whether a partition that was added has what no kill may take yet."""
         self._config = config
         self._clock = clock
         self._broker_epoch = broker_epoch
@@ -107,6 +114,7 @@ class ReplicaFetcher:
     def add(self, key: Key, partition: FollowedPartition) -> None:
         """Fetch a partition from now on; one that it had already begins anew."""
         self._partitions[key] = _Fetched(partition)
+        self._has_unwritten |= not partition.is_written
         self._moved[key] = None
         self._resting.pop(key, None)
         if not self._is_busy:
@@ -147,6 +155,10 @@ class ReplicaFetcher:
         if len(self._resting) == len(self._partitions):
             if wait_ms is not None:
                 self._schedule(wait_ms)
+            return
+        if self._has_unwritten:
+            self._has_unwritten = False
+            self._await_write()
             return
         timeout_ms = self._config.fetch_wait_max_ms + self._config.request_timeout_ms
         self._exchange.begin(self._request(), timeout_ms, self._on_answer)
@@ -221,10 +233,13 @@ class ReplicaFetcher:
         if self._stopped:
             return
         if any(result.records for result in reply.partitions):
-            self._is_writing = True
-            self._when_written(self._on_write)
+            self._await_write()
         else:
             self._schedule(0.0)
+
+    def _await_write(self) -> None:
+        self._is_writing = True
+        self._when_written(self._on_write)
 
     def _on_write(self) -> None:
         self._is_writing = False

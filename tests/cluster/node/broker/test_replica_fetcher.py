@@ -56,6 +56,8 @@ class Leader:
 
 
 class Followed:
+    is_written = True
+
     def __init__(self, index):
         self.index, self.end, self.known = index, 0, 0
         self.results, self.asked = [], []
@@ -300,3 +302,17 @@ def test_nothing_is_acknowledged_that_a_kill_could_lose():
     pair.unwritten.pop()()
     pair.go()
     assert [row.fetch_offset for row in pair.leader.requests[1].partitions] == [2]
+
+
+def test_a_new_leader_is_told_of_nothing_that_a_kill_could_lose():
+    pair = Pair()
+    pair.holds_writes = True
+    followed = Followed(0)
+    pair.leader.logs[0] = followed.end = 2
+    followed.is_written = False  # what the leader before sent is on its way to the disk
+    pair.fetcher.add((TOPIC, 0), followed)
+    pair.clock.advance(0)
+    assert pair.leader.requests == []
+    pair.unwritten.pop()()
+    pair.clock.advance(0)
+    assert [row.fetch_offset for row in pair.leader.requests[0].partitions] == [2]
