@@ -11,11 +11,15 @@ that a replica is of and the one that its log was made for; `producer-answer`, t
 batch and of those that its leader remembers when it answers; `producer-batches`, the sequences that
 a replica remembers of a producer; `acknowledged`, acks and end of a batch that is answered without
 an error, and up to where its leader has committed, and what a kill of it keeps; `deletion`, a
-DeleteRecords, its answer, and where the leader's log begins and is committed; `directory-marked`,
-that a log directory in use has the mark of a clean shutdown; `replica-used`, that a broker leads or
-follows, up to where its metadata go, and where it is registered; `replica-placed`, the log
-directory that a replica has moved to, and the one that its broker's metadata have had it in since
-the move began.
+DeleteRecords, its answer, and where the leader's log begins and is committed; `fetch-sent`, from
+where a follower fetches, and up to where a kill keeps its log; `directory-marked`, that a log
+directory in use has the mark of a clean shutdown; `directory-left`, one of a broker that ended with
+the mark, and the segments that a power loss changes; `registration-sent`, the epoch of an end in
+order that a broker names as it registers, that of its last one, and whether each of its log
+directories is there and had the mark (the three of `harness/sim/shutdown_sight.py`);
+`replica-used`, that a broker leads or follows, up to where its metadata go, and where it is
+registered; `replica-placed`, the log directory that a replica has moved to, and the one that its
+broker's metadata have had it in since the move began.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ _SEQUENCE_MAX: Final = 2**31 - 1
 _OF_ALL: Final = -1
 _OF_LEADER: Final = 1
 """Acks that a Produce may ask for, beside 0."""
+_NO_EPOCH: Final = -1
 _COMMITTED: Final = -1
 """The offset that a DeleteRecords names for the high watermark."""
 
@@ -128,6 +133,32 @@ class MarkRemoved(Invariant):
         )
 
 
+class CleanEnds(Invariant):
+    """The mark of a clean shutdown stands for logs that no power loss shortens.
+
+    A broker names its epoch as it registers, and of no other end: only then it is still eligible.
+    """
+
+    name = "clean-ends"
+    source = "KIP-966, previous broker epoch; LogManager.shutdown"
+
+    def on_directory_left(self, node: str, fields: Fields) -> Broken | None:
+        if not fields["lost"]:
+            return None
+        return Broken(
+            f"{node} left the mark of a clean shutdown in {fields['directory']}, and a power loss "
+            f"changes {fields['lost'][0]}"
+        )
+
+    def on_registration_sent(self, node: str, fields: Fields) -> Broken | None:
+        previous, last = fields["previous"], fields["last"]
+        if previous == last or (previous == _NO_EPOCH and not fields["is_known"]):
+            return None
+        ended = "did not end in order" if last == _NO_EPOCH else f"ended in order in epoch {last}"
+        names = "no end" if previous == _NO_EPOCH else f"its end in epoch {previous}"
+        return Broken(f"{node} {ended}, and names {names} in order as it registers")
+
+
 class MovedAsAssigned(Invariant):
     """A replica moves to another log directory once the metadata have it there.
 
@@ -192,13 +223,29 @@ class AcksAwaited(Invariant):
 
     def on_acknowledged(self, node: str, fields: Fields) -> Broken | None:
         acks, end = fields["acks"], fields["end"]
-        has = {_OF_ALL: fields["high_watermark"], _OF_LEADER: fields["written_end"]}.get(acks, end)
-        if has >= end:
+        has, what = fields["written_end"], "keeps if it is killed"
+        if acks == _OF_ALL and fields["high_watermark"] < end:
+            has, what = fields["high_watermark"], "has committed"
+        if has >= end or acks not in (_OF_ALL, _OF_LEADER):
             return None
-        what = "has committed" if acks == _OF_ALL else "keeps if it is killed"
         return Broken(
             f"{node} leads {fields['name']} and has answered a Produce with acks {acks} of what "
             f"lies below {end}, while it {what} all below {has}"
+        )
+
+
+class FetchedWritten(Invariant):
+    """A follower fetches from where a kill keeps its log: what lies below it acknowledges."""
+
+    name = "fetched-written"
+    source = "ReplicaFetcherThread; acks of producers"
+
+    def on_fetch_sent(self, node: str, fields: Fields) -> Broken | None:
+        if fields["offset"] <= fields["kept"]:
+            return None
+        return Broken(
+            f"{node} follows {fields['name']} and fetches from {fields['offset']} on, while it "
+            f"keeps what lies below {fields['kept']} if it is killed"
         )
 
 
@@ -276,10 +323,12 @@ PARTITIONS: tuple[type[Invariant], ...] = (
     FetchAnswered,
     CaughtUpFirst,
     MarkRemoved,
+    CleanEnds,
     MovedAsAssigned,
     RememberedInLog,
     OwnTopic,
     AcksAwaited,
+    FetchedWritten,
     DeletesAsked,
     Sequences,
 )

@@ -13,8 +13,10 @@ Fetch sessions or requests a broker watches partitions for that are over.
 Of `harness/sim/folder_sight.py`: `directory-used`, a log directory, whether its broker has opened
 it, and folders of partitions there of which it has no log; `epochs-seen`, the leader epochs of a
 log, and those in its file; `point-seen`, the recovery point of a log, and up to where a power loss
-leaves the log; `times-seen`, a segment to which nothing more is appended, its largest timestamp,
-and the last one in its time index.
+leaves the log; `point-moved`, that point, where it has to be at least, and why; `log-opened`, where
+a log begins and ends and is committed, and what its checkpoints say; `producers-seen`, what a log
+remembers of producers, and the last batches that it has of them; `indexes-seen`, a segment, both of
+its indexes, and whether nothing more is appended to it.
 
 Of `harness/sim/retention_sight.py`: `segment-deleted`, a segment that a leader's log has no more;
 `segment-due`, the first one of a log, which is committed, for how long it has been due, and how
@@ -24,6 +26,7 @@ and how large the log is without it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from checkers.invariants.fold import Broken, Invariant
@@ -190,10 +193,14 @@ class EpochsSaved(Invariant):
 
 
 class PointDurable(Invariant):
-    """What lies below a recovery point is durable: no start looks for damage there."""
+    """What lies below a recovery point is durable: no start looks for damage there.
+
+    The point goes back only where its log is cut, and is at the last segment once that was begun:
+    what lies below would be read again by each start. For metadata it is where that is durable.
+    """
 
     name = "point-durable"
-    source = "UnifiedLog.flush, recovery-point-offset-checkpoint"
+    source = "UnifiedLog.flush, roll; recovery-point-offset-checkpoint"
 
     def on_point_seen(self, node: str, fields: Fields) -> Broken | None:
         if fields["durable_end"] >= fields["point"]:
@@ -203,24 +210,100 @@ class PointDurable(Invariant):
             f"power loss leaves what lies below {fields['durable_end']}"
         )
 
+    def on_point_moved(self, node: str, fields: Fields) -> Broken | None:
+        point, (least, why) = fields["point"], fields["least"]
+        if point >= least:
+            return None
+        what = f"{node} has the recovery point {point} of {fields['name']}"
+        return Broken(f"{what}, and not {least}, {why}")
 
-class TimesIndexed(Invariant):
-    """The time index of a segment that was rolled ends with the largest timestamp of the segment.
 
-    After a start it is taken from there: retention and ListOffsets go by it.
+class CheckpointsHeeded(Invariant):
+    """A log that is opened begins where its checkpoint says, and what that has is committed.
+
+    Else deleted records come back, and consumers are shown less than they were.
     """
 
-    name = "times-indexed"
-    source = "LogSegment.onBecomeInactiveSegment, LogSegment.recover"
+    name = "checkpoints-heeded"
+    source = "LogManager.loadLog; ReplicaManager, replication-offset-checkpoint"
 
-    def on_times_seen(self, node: str, fields: Fields) -> Broken | None:
-        latest_ms, indexed_ms = fields["latest_ms"], fields["indexed_ms"]
-        if indexed_ms == latest_ms:
+    def on_log_opened(self, node: str, fields: Fields) -> Broken | None:
+        (start, end), mark, (saved_start, saved_mark) = (
+            fields[name] for name in ("log", "high_watermark", "saved")
+        )
+        if start >= saved_start and mark >= min(saved_mark, end):
             return None
         return Broken(
-            f"{node} has a record of {latest_ms} ms in {fields['path']}, whose time index ends at "
-            f"{indexed_ms} ms"
+            f"{node} opens {fields['name']} from {start} to {end}, committed up to {mark}, and has "
+            f"checkpoints by which it begins at {saved_start} and is committed up to {saved_mark}"
         )
+
+
+class ProducersInLog(Invariant):
+    """What a log remembers of a producer, in memory and in snapshots, is its last batch there.
+
+    Else a batch that is sent again is appended again, or one that is new is refused.
+    """
+
+    name = "producers-in-log"
+    source = "KIP-98; ProducerStateManager.java"
+
+    def on_producers_seen(self, node: str, fields: Fields) -> Broken | None:
+        """Compare epochs, last sequences and last offsets; the log may have lost older batches."""
+        remembered, written = fields["remembered"], fields["written"]
+        for producer in sorted({*remembered, *written}):
+            known, found = remembered.get(producer), written.get(producer)
+            is_older = found is None and known[2] < fields["start"]
+            if known != found and not is_older:
+                said = [
+                    "nothing"
+                    if each is None
+                    else f"sequence {each[1]} of epoch {each[0]} at {each[2]}"
+                    for each in (known, found)
+                ]
+                return Broken(
+                    f"{node} {fields['what']} remembers {said[0]} of producer {producer}, of which "
+                    f"the log has {said[1]}"
+                )
+        return None
+
+
+class SegmentIndexed(Invariant):
+    """The indexes of a segment name its batches, one every so many bytes.
+
+    The time index has, for each batch that is named, the largest timestamp so far, with the batch
+    that was the first to have it, and once the segment was rolled ends with the largest of all.
+    After a start reads begin, and retention and ListOffsets go, by what is there.
+    """
+
+    name = "segment-indexed"
+    source = "LogSegment.append, onBecomeInactiveSegment; DumpLogSegments, index mismatches"
+
+    def on_indexes_seen(self, node: str, fields: Fields) -> Broken | None:
+        """Judge positions, last offsets and largest timestamps of batches by both indexes."""
+        reason = next(_index_faults(fields), None)
+        return None if reason is None else Broken(f"{node} has {fields['path']}, {reason}")
+
+
+def _index_faults(fields: Fields) -> Iterator[str]:
+    times, due, indexed, latest_ms = fields["times"], [], 0, -1
+    known, first = {time_ms for time_ms, _ in times}, {}
+    for position, last, time_ms in fields["batches"]:
+        if time_ms > latest_ms:
+            latest_ms = first[last] = time_ms
+        if position - indexed > fields["interval_bytes"]:
+            due.append((last, position))
+            indexed = position
+            if latest_ms not in {-1, *known}:
+                yield f"whose time index lacks {latest_ms} ms, the latest up to byte {position}"
+    if fields["offsets"] != due:
+        odd = sorted({*due} ^ {*fields["offsets"]}) or due
+        yield f"whose index {'lacks' if odd[0] in due else 'has'} the entry {odd[0]}"
+    for time_ms, last in times:
+        if first.get(last) != time_ms:
+            yield f"whose time index has {time_ms} ms at offset {last}, counted from its begin"
+    if fields["is_rolled"] and (times[-1][0] if times else -1) != latest_ms:
+        yield f"which has a record of {latest_ms} ms, and a time index that ends before"
 
 
 class RetentionKept(Invariant):
@@ -274,6 +357,8 @@ UPKEEP: tuple[type[Invariant], ...] = (
     DirectoryOpened,
     EpochsSaved,
     PointDurable,
-    TimesIndexed,
+    CheckpointsHeeded,
+    ProducersInLog,
+    SegmentIndexed,
     RetentionKept,
 )

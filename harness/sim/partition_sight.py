@@ -22,7 +22,7 @@ from cluster.node.broker.serving.fetch import _Delayed
 from cluster.node.controller.metadata.state import PartitionKey
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import parse_header
-from cluster.node.log.data.directory_checkpoints import CLEAN_SHUTDOWN_FILE
+from cluster.node.log.data.data_log import DataLog
 from cluster.node.log.data.producer_state import ProducerEntry
 from cluster.node.log.storage.checkpoint import TopicPartition
 from cluster.node.protocol.data_messages import (
@@ -32,6 +32,7 @@ from cluster.node.protocol.data_messages import (
     ProduceResponse,
 )
 from cluster.node.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
+from harness.sim.folder_sight import headers
 
 _FOLLOWS = "replica-follower"
 _MOVING = "replica-moving"
@@ -56,6 +57,7 @@ class PartitionWatch:
         """The same: the partition epoch in which its replica began to move."""
         self._asked: dict[int, tuple[AlterPartitionRequest, dict[PartitionKey, int]]] = {}
         """By broker: its last request, and the partition epochs that were committed by then."""
+        world.mesh.on_ask[FetchRequest].append(self._look_at_fetch_sent)
         world.observers.append(self._observe)
         for kind in (AlterPartitionRequest, FetchRequest, ProduceRequest):
             world.mesh.on_serve[kind].append(self._serve)
@@ -105,9 +107,19 @@ class PartitionWatch:
 
     # -- logs ------------------------------------------------------------------------------------
 
+    def _look_at_fetch_sent(self, name: str, request: Any) -> None:
+        """Show from where a follower fetches, and up to where a kill of it keeps its log."""
+        process = self._nodes[name].process
+        if process is None or process.node is None or process.node.replicas is None:
+            return
+        for row in request.partitions if request.replica_id >= 0 else ():
+            replica = process.node.replicas.find_replica(row.topic, row.index)
+            if isinstance(replica, Replica):
+                shown = {"offset": row.fetch_offset, "kept": _kept_end(replica.log)}
+                shown["name"] = str(replica.at)
+                self._watcher.take(name, "fetch-sent", shown)
+
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
-        if event == "broker-state":
-            self._look_at_marks(process)
         if event not in _OF_REPLICAS:
             return
         topic, index = fields["topic"], fields["partition"]
@@ -157,18 +169,6 @@ class PartitionWatch:
             }
             self._watcher.take(process.name, "replica-placed", shown)
 
-    def _look_at_marks(self, process: Incarnation) -> None:
-        """Show a mark that a crash would leave, in a directory that is open."""
-        manager = None if process.node is None else process.node.replicas
-        if manager is None or manager._is_stopped:
-            return
-        for directory in manager.logs.online:
-            disk = directory.disk
-            assert isinstance(disk, MemoryDisk), "a simulated node's"
-            if directory.is_open and disk.durable(CLEAN_SHUTDOWN_FILE) is not None:
-                shown = {"directory": directory.path}
-                self._watcher.take(process.name, "directory-marked", shown)
-
     def _look_at_log(self, process: Incarnation, at: TopicPartition) -> None:
         assert process.node is not None, "it traced"
         assert process.node.replicas is not None, "it has replicas"
@@ -210,7 +210,7 @@ class PartitionWatch:
                     "acks": request.acks,
                     "end": row.base_offset + header.last_offset_delta + 1,
                     "high_watermark": replica.partition.high_watermark,
-                    "written_end": replica.log.written_end_offset,
+                    "written_end": min(replica.log.written_end_offset, _kept_end(replica.log)),
                 }
                 self._watcher.take(name, "acknowledged", shown)
             entry = replica.log.producers.producers.get(header.producer_id)
@@ -305,6 +305,25 @@ class PartitionWatch:
         if mark < held:
             shown = {"name": str(replica.at), "high_watermark": mark, "held": held}
             self._watcher.take(process.name, "held", shown)
+
+
+def _kept_end(log: DataLog) -> int:
+    """Return up to where a kill of its process keeps a log, if its disk is asked for nothing more.
+
+    What has yet to be cut off is not looked for: behind it this may be too much.
+    """
+    disk = log._disk
+    assert isinstance(disk, MemoryDisk), "a simulated node's"
+    if disk.detached:
+        return log.end_offset
+    for segment in reversed(log._segments):
+        left_bytes = disk.size(segment.path) if disk.exists(segment.path) else 0
+        if left_bytes >= segment.size_bytes > 0:
+            return log.end_of(segment)
+        if left_bytes and segment.size_bytes:
+            ends = [header.next_offset for header in headers(disk.read(segment.path))]
+            return max(ends, default=segment.base_offset)
+    return log.start_offset
 
 
 def _epochs(request: AlterPartitionRequest) -> dict[PartitionKey, int]:

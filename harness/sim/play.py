@@ -50,6 +50,7 @@ from harness.sim.quorum_polls import QuorumPolls
 from harness.sim.replica_sight import ReplicaWatch
 from harness.sim.retention_sight import RetentionWatch
 from harness.sim.session_sight import SessionWatch
+from harness.sim.shutdown_sight import ShutdownWatch
 from harness.sim.upkeep_sight import UpkeepWatch
 from harness.sim.world_sight import watch
 from nemeses.base import Injection
@@ -223,6 +224,7 @@ class _DrawnWorld:
         ReplicaWatch(world, watcher)
         PartitionWatch(world, watcher)
         SessionWatch(world, watcher)
+        ShutdownWatch(world, watcher)
         UpkeepWatch(world, watcher)
         RetentionWatch(world, watcher)
         FolderWatch(world, watcher)

@@ -63,16 +63,49 @@ def test_a_log_directory_in_use_has_no_mark_of_a_clean_shutdown():
     assert broken("directory-marked", directory="/d") == ["mark-removed"]
 
 
+@pytest.mark.parametrize(("lost", "found"), [(["t-0/0.log"], ["clean-ends"]), ([], [])])
+def test_the_mark_of_a_clean_shutdown_stands_for_logs_that_are_durable(lost, found):
+    assert broken("directory-left", directory="/d", lost=lost) == found
+
+
+@pytest.mark.parametrize(
+    ("previous", "last", "is_known", "found"),
+    [
+        (7, 7, True, []),
+        (-1, 7, False, []),
+        (-1, -1, True, []),
+        (-1, 7, True, ["clean-ends"]),
+        (7, -1, False, ["clean-ends"]),
+        (5, 7, True, ["clean-ends"]),
+    ],
+    ids=[
+        *("its last end", "a log directory had no mark", "it was killed", "it forgets its end"),
+        *("it was killed, and had ended in order before", "an earlier end"),
+    ],
+)
+def test_a_broker_that_registers_names_its_last_end_in_order(previous, last, is_known, found):
+    assert broken("registration-sent", previous=previous, last=last, is_known=is_known) == found
+
+
+@pytest.mark.parametrize(("kept", "found"), [(8, ["fetched-written"]), (9, []), (12, [])])
+def test_a_follower_fetches_from_where_a_kill_keeps_its_log(kept, found):
+    assert broken("fetch-sent", offset=9, kept=kept) == found
+
+
 @pytest.mark.parametrize(
     ("acks", "high_watermark", "written_end", "found"),
     [
         (-1, 8, 9, ["acks-awaited"]),
         (-1, 9, 9, []),
+        (-1, 9, 8, ["acks-awaited"]),
         (1, 9, 8, ["acks-awaited"]),
         (1, 0, 9, []),
         (0, 0, 0, []),
     ],
-    ids=["not committed", "just that", "not written", "not committed, as is asked", "not asked"],
+    ids=[
+        *("not committed", "just that", "committed by others", "not written"),
+        *("not committed, as is asked", "not asked"),
+    ],
 )
 def test_a_produce_is_answered_once_its_acks_are_there(acks, high_watermark, written_end, found):
     marks = {"high_watermark": high_watermark, "written_end": written_end}

@@ -90,11 +90,79 @@ def test_what_lies_below_a_recovery_point_is_durable(durable_end, found):
     assert broken("point-seen", name="t-0", point=7, durable_end=durable_end) == found
 
 
+@pytest.mark.parametrize(("point", "found"), [(6, ["point-durable"]), (7, []), (8, [])])
+def test_a_recovery_point_goes_on(point, found):
+    least = 7, "which it had, and has not cut the log"
+    assert broken("point-moved", name="t-0", point=point, least=least) == found
+
+
 @pytest.mark.parametrize(
-    ("indexed_ms", "found"), [(8, ["times-indexed"]), (9, []), (-1, ["times-indexed"])]
+    ("start", "mark", "found"),
+    [
+        (3, 7, []),
+        (5, 8, []),
+        (3, 6, ["checkpoints-heeded"]),
+        (2, 7, ["checkpoints-heeded"]),
+    ],
+    ids=["as they say", "later", "less is committed", "deleted records are back"],
 )
-def test_the_time_index_of_a_rolled_segment_ends_with_its_largest_timestamp(indexed_ms, found):
-    assert broken("times-seen", path="/d/0.log", latest_ms=9, indexed_ms=indexed_ms) == found
+def test_a_log_is_opened_as_its_checkpoints_say(start, mark, found):
+    seen = {"name": "t-0", "log": (start, 9), "high_watermark": mark, "saved": (3, 7)}
+    assert broken("log-opened", **seen) == found
+
+
+def test_what_a_crash_took_is_committed_no_more():
+    seen = {"name": "t-0", "log": (3, 5), "high_watermark": 5, "saved": (3, 7)}
+    assert broken("log-opened", **seen) == []
+
+
+@pytest.mark.parametrize(
+    ("remembered", "found"),
+    [
+        ({7: (0, 4, 12)}, []),
+        ({7: (0, 4, 12), 8: (0, 9, 4)}, []),
+        ({}, ["producers-in-log"]),
+        ({7: (0, 2, 9)}, ["producers-in-log"]),
+        ({7: (0, 4, 12), 8: (0, 9, 5)}, ["producers-in-log"]),
+    ],
+    ids=[
+        *("its last batch", "another's was deleted", "nothing", "an earlier batch"),
+        "a batch that is not there",
+    ],
+)
+def test_a_log_remembers_the_last_batch_of_each_producer(remembered, found):
+    seen = {"what": "holds t-0 and", "start": 5, "written": {7: (0, 4, 12)}}
+    assert broken("producers-seen", remembered=remembered, **seen) == found
+
+
+BATCHES = [(0, 0, 50), (60, 1, 70), (120, 2, 60), (180, 3, 70), (240, 4, 90)]
+"""Positions, last offsets and largest timestamps; an entry each 100 bytes."""
+
+
+@pytest.mark.parametrize(
+    ("offsets", "times", "found"),
+    [
+        ([(2, 120), (4, 240)], [(70, 1), (90, 4)], False),
+        ([(2, 120), (4, 240)], [(50, 0), (70, 1), (90, 4)], False),
+        ([(4, 240)], [(70, 1), (90, 4)], True),
+        ([(2, 120), (3, 180), (4, 240)], [(70, 1), (90, 4)], True),
+        ([(3, 120), (4, 240)], [(70, 1), (90, 4)], True),
+        ([(2, 120), (2, 120), (4, 240)], [(70, 1), (90, 4)], True),
+        ([(2, 120), (4, 240)], [(90, 4)], True),
+        ([(2, 120), (4, 240)], [(70, 3), (90, 4)], True),
+        ([(2, 120), (4, 240)], [(70, 1)], True),
+        ([(2, 120), (4, 240)], [], True),
+    ],
+    ids=[
+        *("all entries", "one from before it was cut", "it lacks a batch", "it has too many"),
+        *("another batch", "a batch twice", "a time is missing", "a later one of the same time"),
+        *("its latest time is missing", "it has no times"),
+    ],
+)
+def test_a_rolled_segment_is_indexed(offsets, times, found):
+    seen = {"path": "/d/0.log", "interval_bytes": 100, "batches": BATCHES, "is_rolled": True}
+    expected = ["segment-indexed"] if found else []
+    assert broken("indexes-seen", offsets=offsets, times=times, **seen) == expected
 
 
 def host(**core):
@@ -136,6 +204,11 @@ def test_a_leader_knows_an_observer_that_has_records_of_its_epoch(log, following
 @pytest.mark.parametrize("at", [{"voters_offset": 5}, {"follows": 2}])
 def test_an_observer_that_was_a_voter_or_is_behind_may_not_be_known(at):
     assert described(0, 6, 3, **at) == []
+
+
+def test_a_segment_that_is_appended_to_has_its_latest_time_in_its_index_later():
+    seen = {"path": "/d/0.log", "interval_bytes": 300, "batches": BATCHES, "is_rolled": False}
+    assert broken("indexes-seen", offsets=[], times=[], **seen) == []
 
 
 SENDS = {
@@ -311,8 +384,33 @@ _RECOVERY = "X:log.data.data_recovery:_Opening"
         ),
         (KILLED_BROKER, f"{_RECOVERY}.open:always:8", "point-durable"),
         (STOPPED_BROKER, f"{_RECOVERY}._check_order:relation:0", "directory-lost"),
-        (ROLLED, "X:log.data.data_files:DataFiles._roll:left-out:0", "times-indexed"),
-        (ROLLED, f"{_RECOVERY}._scan_all:negation:1", "times-indexed"),
+        (ROLLED, "X:log.data.data_files:DataFiles._roll:left-out:0", "segment-indexed"),
+        (ROLLED, f"{_RECOVERY}._scan_all:negation:1", "segment-indexed"),
+        (
+            ROLLED,
+            "X:log.data.data_segment:DataSegment.note_times:left-out:1",
+            "segment-indexed",
+        ),
+        (ROLLED, "X:log.data.data_files:DataFiles._on_flush:extreme:0", "point-durable"),
+        (SNAPSHOTS, "X:log.metadata.log:Log._start_flush:never:1", "point-durable"),
+        (QUICK, "X:log.metadata.log:Log._start_flush:left-out:2", "epochs-saved"),
+        (
+            KILLED_BROKER,
+            "X:log.data.log_directory:LogDirectory._open:left-out:3",
+            "checkpoints-heeded",
+        ),
+        (KILLED_BROKER, f"{_RECOVERY}._scan:left-out:8", "producers-in-log"),
+        (KILLED_BROKER, "K15375", "clean-ends"),
+        (
+            STOPPED_BROKER,
+            "X:log.data.log_directory:LogDirectory.read_mark:left-out:0",
+            "clean-ends",
+        ),
+        (
+            QUICK,
+            "X:broker.replication.replica_fetcher:ReplicaFetcher._on_answer:never:5",
+            "fetched-written",
+        ),
         (LOST_AT_START, None, None),
         (KILLED_BROKER, None, None),
         (STOPPED_BROKER, None, None),

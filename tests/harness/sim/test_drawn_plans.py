@@ -346,7 +346,7 @@ _LIFECYCLE = "X:broker.lifecycle.registration:BrokerLifecycleManager"
 @pytest.mark.parametrize(
     ("mutant", "seed", "expected"),
     [
-        ("M34", 43, "log"),
+        ("M34", 43, "producers-in-log"),
         ("M36A", 25, "acks-awaited"),
         ("M36B", 276, "held-in-sync"),
         ("M36C", 17, "enough-in-sync"),
@@ -374,7 +374,7 @@ _LIFECYCLE = "X:broker.lifecycle.registration:BrokerLifecycleManager"
         ("X:broker.serving.fetch:_Delayed.wake:truth:0", 0, "fetch-answered"),
         (f"{_SNAPSHOTS}.is_due:connector:1", 0, "snapshot-made"),
         ("M39C", 43, "newest-changed"),
-        ("X:log.storage.index:OffsetIndex.truncate:never:0", 1, "batches-indexed"),
+        ("X:log.storage.index:OffsetIndex.truncate:never:0", 1, "segment-indexed"),
         ("X:broker.replication.partition:Follower.is_caught_up:connector:0", 4, "lag-allowed"),
         ("X:broker.replication.replica_manager:ReplicaManager._shrink:left-out:0", 1, "lag-ends"),
         (f"{_MOVES}._advance:connector:0", 6, "moved-as-assigned"),
