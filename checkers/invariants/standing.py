@@ -152,8 +152,8 @@ class StandsInTime(Invariant):
         """That before the last answer, which the node may yet refuse."""
         self._ended_ms: dict[str, float] = {}
         """By follower of a leader that resigned: when it must stand at the latest."""
-        self._told: dict[str, tuple[tuple[int, str], Sequence[str]]] = {}
-        """By node: who resigned, as it may have yet to take up, and the successors."""
+        self._told: dict[str, dict[tuple[int, str], Sequence[str]]] = {}
+        """By node: who resigned in which epoch, as it may have yet to take up: the successors."""
         self._asked: dict[str, dict[str, float]] = {}
         """By node and peer: until when it waits for an answer in its state."""
 
@@ -187,14 +187,14 @@ class StandsInTime(Invariant):
 
     def _next_due_ms(self, node: str, before: Fields | None, fields: Fields) -> float:
         """When a node may stand that enters a state."""
-        told, state = self._told.get(node), fields["state"]
+        told, state = self._told.get(node, {}), fields["state"]
         since_ms = self._calm_ms[node]
         if state in _UNWRITTEN and before is not None and before["state"] != state:
             since_ms = self.sight.monotonic_ms(node)
         if state == "Follower":
             wait_ms: float = fields["fetch_ms"]
-            if told is not None and told[0] == _leadership(fields):
-                wait_ms = min(wait_ms, back_off_ms(node, told[1], fields["backoff_ms"]))
+            if (successors := told.get(_leadership(fields))) is not None:
+                wait_ms = min(wait_ms, back_off_ms(node, successors, fields["backoff_ms"]))
             return since_ms + wait_ms
         fresh_ms: float = since_ms + fields["election_ms"]
         goes_on = before is not None and before["state"] not in ("Follower", "Leader")
@@ -233,7 +233,7 @@ class StandsInTime(Invariant):
         state, successors = self._roles.get(node), fields["candidates"]
         told = fields["epoch"], fields["leader"]
         if state is None or state["state"] != "Follower" or told != _leadership(state):
-            self._told[node] = told, successors
+            self._told.setdefault(node, {})[told] = successors
             return
         due_ms = self.sight.monotonic_ms(node) + back_off_ms(node, successors, state["backoff_ms"])
         self._due_ms[node] = self._before_ms[node] = self._ended_ms[node] = due_ms
