@@ -34,7 +34,9 @@ _WRONG_BATCH: Final = frozenset(
         *("unsupported_compression_type", "unsupported_for_message_format"),
     }
 )
-_OF_ELECTIONS: Final = frozenset({"election_not_needed", "preferred_leader_not_available"})
+_OF_ELECTIONS: Final = frozenset(
+    {"election_not_needed", "preferred_leader_not_available", "unknown_topic_or_partition"}
+)
 _NOT_LOOKED_AT: Final = frozenset(
     {
         *("not_controller", "request_timed_out", "unknown_server_error"),

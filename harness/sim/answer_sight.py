@@ -99,9 +99,9 @@ class AnswerWatch:
         mesh = world.mesh
         for asked in _ABOUT:
             mesh.on_serve[asked].append(self._hear)
-        for kind in (DeleteTopicsRequest, CreatePartitionsRequest):
-            mesh.on_reply[kind].append(self._look_at_topics)
-        mesh.on_reply[ElectLeadersRequest].append(self._look_at_election)
+            is_election = asked is ElectLeadersRequest
+            look = self._look_at_election if is_election else self._look_at_topics
+            mesh.on_reply[asked].append(look)
         mesh.on_serve[UpdateFeaturesRequest].append(self._hear_update)
         mesh.on_reply[UpdateFeaturesRequest].append(self._look_at_update)
         mesh.on_reply[IncrementalAlterConfigsRequest].append(self._look_at_resize)
@@ -135,16 +135,15 @@ class AnswerWatch:
 
     def _look_at_topics(self, name: str, request: Any, response: Any) -> None:
         before, after = self._around(name, request)
-        is_deletion = isinstance(request, DeleteTopicsRequest)
-        results = response.responses if is_deletion else response.results
-        if not before or len(before) != 1 or len(results) != 1:
+        errors = errors_of(response)
+        if not before or len(before) != 1 or len(errors) != 1:
             return
         shown = {
             "request": type(request).__name__.removesuffix("Request"),
             "topic": str(request.topics[0].name or "a topic by its id"),
             "before": before[0],
             "after": after[0],
-            "error": results[0].error_code.name,
+            "error": errors[0],
         }
         self._watcher.take(name, "topic-answer", shown)
 
@@ -338,8 +337,9 @@ def _ids(state: MetadataState, request: Any) -> list[str | None]:
 
 
 _ABOUT: Final[dict[type, Callable[[MetadataState, Any], Any]]] = {
-    DeleteTopicsRequest: _ids,
+    AlterPartitionReassignmentsRequest: _ids,
     CreatePartitionsRequest: _ids,
+    DeleteTopicsRequest: _ids,
     ElectLeadersRequest: _election,
 }
 """Requests of the active controller -> what of its state they are about."""

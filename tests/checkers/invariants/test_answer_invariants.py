@@ -176,14 +176,15 @@ LEFT = Preferred("t-0", "A", (4, 7), leads=False, may_lead=True)
         (*[replace(LEFT, may_lead=False)] * 2, "preferred_leader_not_available", False),
         (*[replace(LEFT, leads=True)] * 2, "preferred_leader_not_available", True),
         (*[replace(LEFT, leads=True)] * 2, "election_not_needed", False),
-        (LEFT, replace(LEFT, topic_id="B"), "none", False),
+        (LEFT, LEFT, "unknown_topic_or_partition", True),
+        (LEFT, replace(LEFT, topic_id="B"), "unknown_topic_or_partition", False),
         (LEFT, None, "none", False),
         (LEFT, LEFT, "request_timed_out", False),
     ],
     ids=[
         *("not held", "held", "another leads since", "it does not lead", "it leads since"),
         *("it could lead", "it came into the ISR meanwhile", "it could not", "it leads"),
-        *("it led", "another topic", "no topic", "no answer of the controller"),
+        *("it led", "it is there", "another topic", "no topic", "no answer of the controller"),
     ],
 )
 def test_an_election_is_held_where_it_can_be(before, after, error, found):
@@ -472,6 +473,8 @@ def test_a_leader_sends_what_lies_in_a_snapshot_and_nothing_beyond():
             )
         ),
         (MOVES, "X:controller.partitions.elections:elect_leaders:left-out:0", "elections-held"),
+        (MOVES, "X:controller.partitions.elections:_elect:relation:0", "elections-held"),
+        (MOVES, "X:controller.partitions.reassignment:_reassign:relation:0", "topics-known"),
         (
             MOVES,
             "X:controller.partitions.partition_change:PartitionChangeBuilder._target:always:5",
