@@ -9,6 +9,7 @@ nothing: so a world is the same whether it is asked or not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import cycle
 from typing import Any, Final
 
@@ -17,7 +18,13 @@ from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.world import SimNode, SimWorld
 from cluster.node.assembly import Node
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
+from cluster.node.kraft.messages import (
+    AddVoterRequest,
+    DescribeQuorumRequest,
+    RaftRequest,
+    RemoveVoterRequest,
+)
+from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft_version import KRAFT_VERSION
 from cluster.node.protocol.messages import UpdateFeaturesRequest
 from harness.sim.wrong_quorum_requests import WRONG
@@ -49,8 +56,9 @@ class QuorumPolls:
         self._world.scheduler.call_later(_EVERY_MS, self._ask_all)
 
     def _ask(self, host: SimNode, node: Node) -> None:
-        answers: list[Any] = []
-        node.raft.handle(DescribeQuorumRequest(), answers.append)
+        answers = _answers(node.raft, node.raft.handle, DescribeQuorumRequest())
+        if not answers:
+            return
         (answer,), core = answers, node.raft._core
         rows = {node_name(row.replica_id): row for row in answer.voters}
         shown = {
@@ -71,13 +79,12 @@ class QuorumPolls:
 
     def _ask_wrong(self, host: SimNode, node: Node, what: str) -> None:
         raft, (make, right) = node.raft, WRONG[what]
-        if raft._quorum.busy or host.disk.detached:
-            return  # it waits for its disk, or ends by it at the next request
+        if raft._quorum.busy or raft._halted or host.disk.detached:
+            return  # it waits for its disk, has ended, or ends by its disk at the next request
         request = make(raft._core)
         if request is None:
             return
-        answers: list[Any] = []
-        raft._inbound.handle(request, answers.append)
+        answers = _answers(raft, raft._inbound.handle, request)
         shown = {
             "what": what,
             "errors": [error_of(answer).name for answer in answers],
@@ -109,6 +116,16 @@ class QuorumPolls:
         if is_done and levels.get(KRAFT_VERSION) == 1:
             shown = {"voter": None, "directory": "", "is_addition": True, "number": 0}
             self._watcher.take(name, "voters-acknowledged", shown)
+
+
+def _answers(raft: RaftClient, handle: Callable[..., None], request: RaftRequest) -> list[Any]:
+    """Ask a node; what it raises ends it, as in an event of its own."""
+    answers: list[Any] = []
+    try:
+        handle(request, answers.append)
+    except Exception as error:  # noqa: BLE001  (whatever it is, the node raised it)
+        raft.fail(error)
+    return answers
 
 
 def error_of(answer: Any) -> ErrorCode:

@@ -362,6 +362,7 @@ _RECOVERY = "X:log.data.data_recovery:_Opening"
         ),
         (CUT_MOVE, "X:log.data.log_manager:LogManager._in:left-out:0", "move-kept"),
         (WATCHED, "X:kraft.quorum.leader_state:Observers.live:negation:0", "described"),
+        (WATCHED, "X:kraft.inbound:InboundRequests._describe_quorum:relation:0", "node-died"),
         (MOVED, "X:controller.metadata.replay:_register_controller:left-out:0", "placement"),
         (SENDS, "X:broker.serving.fetch:_Delayed.try_complete:never:0", "answered-in-time"),
         (STALLED, "X:kraft.inbound:InboundRequests._vote:left-out:2", "answered-in-time"),
