@@ -145,6 +145,6 @@ def _row_of(stored: CheckResult, name: str) -> dict[str, Any] | None:
     rows = stored.statistics.get("conditions")
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and row.get("name") == name and row.keys() >= {"status"}:
-            known = row["status"] is None or row["status"] in set(Status)
+            known = row["status"] in (None, *Status)  # no set: a list has no hash
             return row if known and isinstance(row.get("sentence"), str) else None
     return None

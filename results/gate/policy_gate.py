@@ -323,6 +323,8 @@ def _count_tries(run: RunInput, plan: Mapping[str, Any]) -> CheckResult:
     if spec is None:
         raise StoreError("its plan names no checks: nothing was checked")
     found = run_check(spec, run)
+    if "ok" not in found.statistics:  # nothing could be counted
+        raise StoreError(f"its journal says {found.status}: {found.summary}")
     begin_ns, end_ns = span_of(run.events)
     found.statistics["duration_s"] = (end_ns - begin_ns) / 1e9
     return found

@@ -1,5 +1,6 @@
 """Only a PASS that follows from what is stored passes the gate."""
 
+import json
 import re
 from collections import Counter
 from types import SimpleNamespace
@@ -8,12 +9,15 @@ import pytest
 from factory import make_run
 
 from benchmarks import page
+from checkers.earned import EARNED
 from checkers.history import Event, EventType
+from checkers.history.json_text import FIELD, seal
 from checkers.verdict import Status
 from harness.plan.stored_document import derive
 from harness.policy.document import Canary, Policy
-from harness.policy.gate import recompute
+from harness.policy.gate import gate_folder, recompute
 from harness.policy.requirements import requirements_of
+from harness.sim.batch.chunks import HARNESS_ERROR
 from results.gate.identity import content_of
 from results.gate.policy_gate import GateEntry, Rules, decide, each_once, gate_run
 from results.judge.pipeline import judge
@@ -23,8 +27,10 @@ from results.store.tables import RunName, events_table
 from tests.gate.bench import Bench, edit, forge
 from tests.gate.policies import POLICIES
 from tests.gate.situations import SITUATIONS
+from tests.gate.situations import rows as edit_rows
 
 RULES = Rules(derive)
+BEYOND = json.dumps({"operations": 1, "faults": 1, "simulated_s": 10**400, "cpu_s": 1})
 EVERY = (*SITUATIONS, *POLICIES)
 
 
@@ -124,6 +130,40 @@ def test_results_that_deny_a_torn_journal_close_it(bench):
         file.write(b'{"index":')
     forge(store, rejudge=False)
     assert "the last 9 bytes of the journal are no whole line" in gate([store], RULES).lines[0]
+
+
+@pytest.mark.parametrize("status", [[], {}, "x"])
+def test_results_with_an_odd_status_of_a_condition_close_it(bench, status):
+    store = bench.copy("good")
+
+    def set_status(results):
+        rows = next(c for c in results["checks"] if c["checker"] == EARNED)["statistics"]
+        next(r for r in rows["conditions"] if r["name"] == "restarts-meant")["status"] = status
+
+    edit(store.results_path, set_status)
+    forge(store, rejudge=False)
+    assert gate([store], RULES).exit_code == 3
+
+
+def test_a_journal_in_which_nothing_can_be_counted_closes_it(bench):
+    store = bench.copy("good")
+    lines = store.journal_path.read_bytes().splitlines()
+    number = next(n for n, line in enumerate(lines) if b'"f":"leader"' in line)
+    note = json.loads(lines[number])
+    note["value"]["epoch"] = {}
+    del note[FIELD]
+    lines[number] = seal(json.dumps(note, separators=(",", ":"))).removesuffix(b"\n")
+    store.journal_path.write_bytes(b"\n".join(lines) + b"\n")
+    forge(store, rejudge=False)
+    assert "PASS, but its journal says UNKNOWN" in gate([store], RULES).lines[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", [{}, {"verdict": "FAIL", "property": HARNESS_ERROR}])
+def test_a_row_of_a_batch_with_a_number_beyond_all_bounds_closes_it(bench, error):
+    folder = bench.copy("batch").folder
+    edit_rows(folder, lambda rows: rows[0].update(statistics=BEYOND, **error))
+    assert "an impossible number" in gate_folder(folder, RULES).line
 
 
 @pytest.mark.parametrize("name", ["read_results", "plan"])

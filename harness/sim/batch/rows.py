@@ -26,6 +26,7 @@ _SUMMED = ("verdict", "verdicts", "seeds", "mutant", "code", "operations", "faul
 """Keys of a summary that do not depend on the wording of any version of the code."""
 _CHUNK_BYTES_MAX = 1 << 28
 _UNPACKED = f"unpacked it is larger than {_CHUNK_BYTES_MAX >> 20} MiB"
+_NUMBER_END = 2**63
 _COUNTS = ("ok", "reads", "writes", "leader_changes")
 
 
@@ -190,7 +191,7 @@ def _check_row(row: Row) -> None:
         figures, exercise = (parse_json(row[name]) for name in ("statistics", "exercise"))
         parse_json(row["coverage"])
         has_world = status is not Status.FAIL or row["property"] != HARNESS_ERROR
-        counted = [figures[name] for name in _FIGURES if has_world]
+        counted = [figures[name] if has_world else figures.get(name, 0) for name in _FIGURES]
         if exercise:
             counted += [exercise[name] for name in _COUNTS]
             counted += [exercise["needed"][name] for name in _COUNTS]
@@ -198,7 +199,7 @@ def _check_row(row: Row) -> None:
             short = bool(shortfalls(exercise))
     except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise StoreError(f"{where} is damaged ({type(error).__name__})") from error
-    if any(isinstance(n, bool) or not isinstance(n, int | float) or n < 0 for n in counted):
+    if not all(type(n) in (int, float) and 0 <= n < _NUMBER_END for n in counted):
         raise StoreError(f"{where} is damaged: it holds an impossible number")
     found = [name for name in ("property", "explanation") if row[name] is not None]
     if status is Status.PASS and (found or row["causes"] or row["plan"]):
