@@ -6,10 +6,11 @@ after; `feature-answer`, a level that is finalized now; `resize-answer`, a numbe
 to have of something; `batch-answer`, what became of a right batch; `cluster-answer`, rows of
 DescribeCluster, and what the node knows; `controller-named`, the broker that an answer names as the
 controller; `producer-id`, the id that an idempotent producer gets; `refusal`, the errors of an
-answer to a request that is wrong whatever the cluster holds, and the right ones; `answer`, the
-errors of one to a request that is right; `election-answer`, the error of an election of a preferred
-leader, and its partition in the state of the active controller before and after; `metadata-answer`,
-a partition of an answer to Metadata, and the brokers of that answer.
+answer to a request that is wrong whatever the cluster holds, and the right ones; `peer-refusal`,
+those of one that replicas alone send; `answer`, the errors of one to a request that is right;
+`election-answer`, the error of an election of a preferred leader, and its partition in the state of
+the active controller before and after; `metadata-answer`, a partition of an answer to Metadata, and
+the brokers of that answer.
 
 Those of `BY_CLIENTS` judge nothing but what was asked for and answered, which a client sees; so do
 those of `descriptions` and `producers`, which are among them.
@@ -257,18 +258,32 @@ class WrongRefused(Invariant):
     source = "AbstractRequest.java, getErrorResponse; ReplicationControlManager.java and others"
 
     def on_refusal(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the errors of an answer by the right ones for each thing that was asked for."""
-        errors, right, what = fields["errors"], fields["right"], fields["what"]
-        if len(errors) != len(right):
+        return _judge_errors(node, fields)
+
+
+class PeersRefused(Invariant):
+    """A replica refuses what no other replica may send, with the error that says why."""
+
+    name = "peers-refused"
+    source = "KIP-595; KIP-630; KIP-853; KafkaRaftClient.java"
+
+    def on_peer_refusal(self, node: str, fields: Fields) -> Broken | None:
+        return _judge_errors(node, fields)
+
+
+def _judge_errors(node: str, fields: Fields) -> Broken | None:
+    """Judge the errors of an answer by the right ones for each thing that was asked for."""
+    errors, right, what = fields["errors"], fields["right"], fields["what"]
+    if len(errors) != len(right):
+        return Broken(
+            f"{node} answers `{what}`, which names {len(right)} things, for {len(errors)}"
+        )
+    for error, rights in zip(errors, right, strict=True):
+        if error not in rights and error not in _NOT_LOOKED_AT:
             return Broken(
-                f"{node} answers `{what}`, which names {len(right)} things, for {len(errors)}"
+                f"{node} answers `{what}` with {error}, where {' or '.join(rights)} is right"
             )
-        for error, rights in zip(errors, right, strict=True):
-            if error not in rights and error not in _NOT_LOOKED_AT:
-                return Broken(
-                    f"{node} answers `{what}` with {error}, where {' or '.join(rights)} is right"
-                )
-        return None
+    return None
 
 
 class MetadataAnswered(Invariant):
@@ -318,6 +333,7 @@ ANSWERS: tuple[type[Invariant], ...] = (
     ClusterDescribed,
     ProducerIdsOnce,
     WrongRefused,
+    PeersRefused,
     MetadataAnswered,
 )
 _BY_CLIENTS: Final[tuple[type[Invariant], ...]] = (

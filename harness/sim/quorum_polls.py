@@ -42,6 +42,8 @@ class QuorumPolls:
         """By node and identity: requests for a change of a voter, and their numbers."""
         self._count = 0
         self._wrong = cycle(WRONG)
+        self._obeys = False
+        """Whether a node took what is wrong: more of that would make another world of this one."""
         for kind in (AddVoterRequest, RemoveVoterRequest):
             world.mesh.on_serve[kind].append(self._hear_change)
             world.mesh.on_reply[kind].append(self._look_at_change)
@@ -79,18 +81,21 @@ class QuorumPolls:
 
     def _ask_wrong(self, host: SimNode, node: Node, what: str) -> None:
         raft, (make, right) = node.raft, WRONG[what]
-        if raft._quorum.busy or raft._halted or host.disk.detached:
+        if self._obeys or raft._quorum.busy or raft._halted or host.disk.detached:
             return  # it waits for its disk, has ended, or ends by its disk at the next request
         request = make(raft._core)
         if request is None:
             return
         answers = _answers(raft, raft._inbound.handle, request)
+        errors = [error_of(answer).name for answer in answers]
+        self._obeys = ErrorCode.none.name in errors
         shown = {
             "what": what,
-            "errors": [error_of(answer).name for answer in answers],
+            "errors": errors,
             "right": [(*right, "not_leader_or_follower")],
         }
-        self._watcher.take(host.name, "refusal", shown)
+        is_of_clients = isinstance(request, AddVoterRequest | RemoveVoterRequest)
+        self._watcher.take(host.name, "refusal" if is_of_clients else "peer-refusal", shown)
 
     def _hear_change(self, name: str, request: Any) -> None:
         self._count += 1

@@ -301,6 +301,7 @@ ID_TWICE = ("unknown_topic_or_partition",), ("invalid_request",)
 def test_what_is_wrong_is_refused_thing_by_thing(errors, found):
     answer = {"what": "reassign: nowhere, twice", "errors": errors, "right": ID_TWICE}
     assert broken("refusal", **answer) == found
+    assert broken("peer-refusal", **answer) == ["peers-refused"] * len(found)
 
 
 LOG = {

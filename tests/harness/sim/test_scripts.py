@@ -14,7 +14,7 @@ FOUND = {
     "M11": "leader-progress", "M13": "majority-durable", "M15": "majority-durable",
     "M16": "majority-counted", "M17": "own-commit", "M19": "durable-fetch",
     "M21": "no-contradiction", "M22": "asks-in-turn", "M23": "asks-in-turn",
-    "M25": "committed-prefix", "M29": "change-after-commit", "M30": "wrong-refused",
+    "M25": "committed-prefix", "M29": "change-after-commit", "M30": "peers-refused",
     "M31": "read-confirmed", "M32": "ack-committed",
 }  # fmt: skip
 """Mutant -> the invariant that it breaks."""
