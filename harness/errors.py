@@ -39,7 +39,7 @@ class WrongAnswerError(TypeError):
     """An object that a package may have added answered what its protocol does not have."""
 
     def __init__(self, source: object, answer: object) -> None:
-        self.module = str(source.__module__)
+        self.module = str(getattr(source, "__module__", type(source).__module__))
         name = f"{self.module}.{getattr(source, '__qualname__', type(source).__qualname__)}"
         try:
             shown = ascii(answer)[:80]
