@@ -31,7 +31,7 @@ def role(at_ms, state, epoch=2, leader=-1, voted=-1, is_alone=False):
     return at_ms, "role", {**who, **timers}
 
 
-def asked(at_ms, peer="n2", kind="Fetch", position=None):
+def asks(at_ms, peer="n2", kind="Fetch", position=None):
     fields = {"peer": peer, "kind": kind, "position": position, "timeout_ms": 50}
     return at_ms, "peer-asked", fields
 
@@ -50,7 +50,7 @@ def ended(at_ms, *candidates, epoch=2):
 
 
 FOLLOWS = role(0.0, "Follower", leader=2)
-ASKS_BOTH = asked(0.0, "n2", "Vote"), asked(0.0, "n3", "Vote")
+ASKS_BOTH = asks(0.0, "n2", "Vote"), asks(0.0, "n3", "Vote")
 OLD = (role(0.0, "Unattached", 1),)
 CORRUPT = "corrupt-fetch", {"epoch": 2, "reason": "a checksum"}
 
@@ -58,17 +58,17 @@ CORRUPT = "corrupt-fetch", {"epoch": 2, "reason": "a checksum"}
 @pytest.mark.parametrize(
     ("events", "is_right"),
     [
-        ((asked(0), answered(9, error=True), asked(29)), True),
-        ((asked(0), answered(9, error=True), asked(28)), False),
-        ((asked(0), answered(9, error=True), asked(28, "n3")), True),
-        ((asked(0), answered(9, error=True), role(28, "Unattached", 3), asked(28)), True),
-        ((asked(0), answered(9, error=True), (9, *voters("n1", "12")[1:]), asked(9)), True),
-        ((asked(0), answered(9), asked(9)), True),
-        ((asked(0), asked(49)), False),
-        ((asked(0), asked(50), answered(60, error=True), asked(80)), True),
-        ((asked(0), answered(50, error=True), asked(51)), True),
-        ((asked(0), asked(49, "n3")), False),
-        ((asked(0, kind="BeginQuorumEpoch"), asked(0, "n3", "BeginQuorumEpoch")), True),
+        ((asks(0), answered(9, error=True), asks(29)), True),
+        ((asks(0), answered(9, error=True), asks(28)), False),
+        ((asks(0), answered(9, error=True), asks(28, "n3")), True),
+        ((asks(0), answered(9, error=True), role(28, "Unattached", 3), asks(28)), True),
+        ((asks(0), answered(9, error=True), (9, *voters("n1", "12")[1:]), asks(9)), True),
+        ((asks(0), answered(9), asks(9)), True),
+        ((asks(0), asks(49)), False),
+        ((asks(0), asks(50), answered(60, error=True), asks(80)), True),
+        ((asks(0), answered(50, error=True), asks(51)), True),
+        ((asks(0), asks(49, "n3")), False),
+        ((asks(0, kind="BeginQuorumEpoch"), asks(0, "n3", "BeginQuorumEpoch")), True),
     ],
 )
 def test_a_replica_is_asked_again_once_it_answered_and_later_after_an_error(events, is_right):
@@ -80,11 +80,11 @@ def test_a_replica_is_asked_again_once_it_answered_and_later_after_an_error(even
     ("events", "is_right"),
     [
         ((*ASKS_BOTH, came(1), came(2)), True),
-        ((asked(0, "n2", "Vote"), came(0), came(1), asked(1, "n3", "Vote"), came(2)), True),
-        ((asked(0, "n2", "Vote"), came(1), came(2)), False),
-        ((asked(0, "n2", "Vote"), (0.0, BUSY), came(1), came(2)), True),
-        ((asked(0, "n2", "Vote"), came(1), role(1, "Unattached", 4), came(2)), True),
-        ((asked(0, "n2", "Vote"), came(1), (1.0, *voters("n1", "1234")[1:]), came(2)), True),
+        ((asks(0, "n2", "Vote"), came(0), came(1), asks(1, "n3", "Vote"), came(2)), True),
+        ((asks(0, "n2", "Vote"), came(1), came(2)), False),
+        ((asks(0, "n2", "Vote"), (0.0, BUSY), came(1), came(2)), True),
+        ((asks(0, "n2", "Vote"), came(1), role(1, "Unattached", 4), came(2)), True),
+        ((asks(0, "n2", "Vote"), came(1), (1.0, *voters("n1", "1234")[1:]), came(2)), True),
     ],
 )
 def test_who_stands_asks_all_others_at_once(events, is_right):
@@ -98,13 +98,13 @@ def test_who_stands_asks_all_others_at_once(events, is_right):
     ("events", "stands_ms"),
     [
         ((FOLLOWS,), 80),
-        ((FOLLOWS, asked(30), answered(40)), 120),
-        ((FOLLOWS, asked(30), answered(40, leader="n3")), 80),
-        ((FOLLOWS, asked(30), answered(40, error=True)), 80),
-        ((FOLLOWS, asked(30), answered(40), (40, *CORRUPT)), 80),
+        ((FOLLOWS, asks(30), answered(40)), 120),
+        ((FOLLOWS, asks(30), answered(40, leader="n3")), 80),
+        ((FOLLOWS, asks(30), answered(40, error=True)), 80),
+        ((FOLLOWS, asks(30), answered(40), (40, *CORRUPT)), 80),
         ((FOLLOWS, ended(30, "n1", "n3")), 30),
         ((FOLLOWS, ended(30, "n3", "n1")), 94),
-        ((FOLLOWS, ended(30, "n3", "n1"), asked(30), answered(40)), 120),
+        ((FOLLOWS, ended(30, "n3", "n1"), asks(30), answered(40)), 120),
         ((FOLLOWS, ended(30, "n3", "n1", epoch=1)), 80),
         ((came(10), (20.0, BUSY), (50.0, IDLE), role(50, "Follower", leader=2)), 90),
         ((ended(10, "n3", "n1"), role(10, "Follower", leader=2)), 74),
@@ -179,5 +179,5 @@ def test_a_vote_is_given_again_to_the_same_candidate_only():
 def test_who_stands_shows_what_is_durable(monkeypatch):
     monkeypatch.setattr(Host, "durable_end", lambda host, node: 7)
     enters = role(0.0, "Candidate", voted=1)
-    assert judged(enters, asked(0.0, kind="Vote", position=(2, 7))) == []
-    assert judged(enters, asked(0.0, kind="Vote", position=(2, 8))) == ["vote-given"]
+    assert judged(enters, asks(0.0, kind="Vote", position=(2, 7))) == []
+    assert judged(enters, asks(0.0, kind="Vote", position=(2, 8))) == ["vote-given"]
