@@ -246,7 +246,7 @@ def test_the_same_tests_pass_beside_numpy_alone(empty, tmp_path):
     assert [Path(place).parents[1].name for place in places] == ["site-packages"]
     tried = python(
         *(empty, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not browser"),
-        *("-p", "_hypothesis_pytestplugin", "tests/porcupine_py"),
+        *("-p", "_hypothesis_pytestplugin", "--basetemp", tmp_path / "tmp", "tests/porcupine_py"),
         cwd=tmp_path,
         HYPOTHESIS_STORAGE_DIRECTORY=str(tmp_path / "hypothesis"),
     )

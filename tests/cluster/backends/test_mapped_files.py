@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.backends.machine.mounts import mounts, state_folder, unmount
+from cluster.backends.machine.mounts import mount_label, mounts, state_folder, unmount
+from cluster.backends.processes.records import own_identity
 
 pytestmark = [
     pytest.mark.cluster,
@@ -25,14 +26,15 @@ def folder(tmp_path: Path):
     folder.mkdir()
     state = state_folder(folder)
     program = [sys.executable, "-m", "cluster.backends.machine.faultfs"]
-    mount = [*program, str(folder), str(state), "kraftprobe#mapped#1:1#n1", "posix", ".index"]
-    subprocess.run(mount, check=True)
+    label = mount_label("mapped", own_identity(), "n1")
+    subprocess.run([*program, str(folder), str(state), label, "posix", ".index"], check=True)
+    [mount] = [mount for mount in mounts() if mount.folder == folder]
     try:
         yield folder
         assert ask(folder, "end").keys() == {"hits", "dirty_bytes", "tearable"}
         assert not state.exists(), "nothing is left beside the folder, whoever holds the mount"
     finally:
-        assert all(unmount(mount) for mount in mounts() if mount.folder == folder)
+        assert unmount(mount)
 
 
 def ask(folder: Path, verb: str, **more: object) -> dict[str, object]:
