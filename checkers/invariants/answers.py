@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from checkers.invariants.descriptions import DESCRIPTIONS
-from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.fold import Broken, Invariant, rules_of
 from checkers.invariants.producers import PRODUCERS
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Fields
@@ -323,19 +323,7 @@ def _text(rows: Fields) -> str:
     return ", ".join(f"{number}{says}" for number, says in rows.items()) or "none"
 
 
-ANSWERS: tuple[type[Invariant], ...] = (
-    TopicsKnown,
-    FeatureKept,
-    ResizesJudged,
-    BatchesTaken,
-    RightTaken,
-    ElectionsHeld,
-    ClusterDescribed,
-    ProducerIdsOnce,
-    WrongRefused,
-    PeersRefused,
-    MetadataAnswered,
-)
+ANSWERS = rules_of(__name__)
 _BY_CLIENTS: Final[tuple[type[Invariant], ...]] = (
     *(ResizesJudged, BatchesTaken, ProducerIdsOnce, WrongRefused, MetadataAnswered),
     *(*DESCRIPTIONS, *PRODUCERS),

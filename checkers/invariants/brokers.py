@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
-from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.fold import Broken, Invariant, rules_of
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Fields
 
@@ -269,16 +269,7 @@ class BootstrapFirst(Invariant):
         )
 
 
-BROKER_INVARIANTS: tuple[type[Invariant], ...] = (
-    ValidBrokers,
-    ImageAgreement,
-    BrokerView,
-    BrokerEpoch,
-    PartitionEpochs,
-    PublishedNew,
-    BootstrapFirst,
-    PartitionsFound,
-)
+BROKER_INVARIANTS = rules_of(__name__)
 
 
 def faults(partition: Partition, *, has_elr: bool) -> Iterator[str]:

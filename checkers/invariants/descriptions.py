@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from checkers.invariants.electorate import ANY
-from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.fold import Broken, Invariant, rules_of
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Fields, node_name
 
@@ -205,8 +205,4 @@ class VotersAsAcknowledged(Invariant):
         return None
 
 
-DESCRIPTIONS: Final[tuple[type[Invariant], ...]] = (
-    OneLeaderNamed,
-    LedByMajority,
-    VotersAsAcknowledged,
-)
+DESCRIPTIONS = rules_of(__name__)

@@ -20,6 +20,7 @@ What this means for events that were not stored (a trace may end early):
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -71,6 +72,13 @@ class Invariant:
         """What a simulated world shows, for those that are judged there alone."""
         assert self.quorum.sight is not None, "no stored run has it"
         return self.quorum.sight
+
+
+def rules_of(module: str) -> tuple[type[Invariant], ...]:
+    """Return the invariants of a module, in its order: there is none that nobody asks."""
+    own = (each for each in vars(sys.modules[module]).values() if isinstance(each, type))
+    rules = (each for each in own if issubclass(each, Invariant) and each.__module__ == module)
+    return tuple(each for each in rules if hasattr(each, "name"))
 
 
 Hook = Callable[[str, Fields], Broken | None]

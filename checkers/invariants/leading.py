@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 
 from checkers.invariants.electorate import ANY
-from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.fold import Broken, Invariant, rules_of
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 from checkers.nodes import leader_age
@@ -402,11 +402,4 @@ class ReadByMajority(Invariant):
         )
 
 
-LEADING: tuple[type[Invariant], ...] = (
-    LedAlone,
-    LeavesLeader,
-    Succession,
-    ResignedEarly,
-    EndTold,
-    ReadByMajority,
-)
+LEADING = rules_of(__name__)

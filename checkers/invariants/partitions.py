@@ -27,7 +27,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.fold import Broken, Invariant, rules_of
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 
@@ -317,18 +317,4 @@ class Sequences(Invariant):
         return None
 
 
-PARTITIONS: tuple[type[Invariant], ...] = (
-    NewestChanged,
-    HeldCommitted,
-    FetchAnswered,
-    CaughtUpFirst,
-    MarkRemoved,
-    CleanEnds,
-    MovedAsAssigned,
-    RememberedInLog,
-    OwnTopic,
-    AcksAwaited,
-    FetchedWritten,
-    DeletesAsked,
-    Sequences,
-)
+PARTITIONS = rules_of(__name__)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.fold import Broken, Invariant, rules_of
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 
@@ -124,4 +124,4 @@ class SequencesTaken(Invariant):
         return None
 
 
-PRODUCERS: Final[tuple[type[Invariant], ...]] = (SequencesTaken,)
+PRODUCERS = rules_of(__name__)

@@ -20,7 +20,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.fold import Broken, Invariant, rules_of
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields, node_name
 
@@ -268,13 +268,4 @@ class OwnEpochKnown(Invariant):
         )
 
 
-REPLICATION: tuple[type[Invariant], ...] = (
-    HeldInSync,
-    EnoughInSync,
-    LagAllowed,
-    LagEnds,
-    JoinsInEpoch,
-    ChangeAwaited,
-    CountedByFetch,
-    OwnEpochKnown,
-)
+REPLICATION = rules_of(__name__)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.fold import Broken, Invariant, rules_of
 from checkers.invariants.sight import Fields
 
 Session = tuple[int, int]
@@ -141,11 +141,4 @@ class OfflineReported(Invariant):
         )
 
 
-SESSIONS: tuple[type[Invariant], ...] = (
-    FencedSilent,
-    SilentFenced,
-    OneIncarnation,
-    UncleanIneligible,
-    ReleasedInTime,
-    OfflineReported,
-)
+SESSIONS = rules_of(__name__)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checkers.invariants.electorate import ANY
-from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.fold import Broken, Invariant, rules_of
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Fields, node_name
 
@@ -322,4 +322,4 @@ class VoteGiven(Invariant):
         return Broken(f"{node} stands with a log up to {shown[1]}, of which {durable} is durable")
 
 
-STANDING: tuple[type[Invariant], ...] = (AsksInTurn, StandsInTime, VoteGiven)
+STANDING = rules_of(__name__)

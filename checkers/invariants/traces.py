@@ -16,7 +16,7 @@ from typing import Any
 
 from checkers.invariants.commits import surplus_mark
 from checkers.invariants.electorate import ANY, voters_of
-from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.fold import Broken, Invariant, Order, rules_of
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Fields, node_name
 
@@ -596,20 +596,5 @@ class SnapshotsKept(_OfReplicas):
         return Broken(text)
 
 
-TRACES: tuple[type[Invariant], ...] = (
-    TracedFlush,
-    Appended,
-    CountedFetched,
-    HeardOf,
-    MarkHeard,
-    CommittedKept,
-    UpToDateVote,
-    TruncationEnds,
-    KeptState,
-    VotersAgree,
-    AnsweredInClaim,
-    GrantedVotes,
-    CommitBelowMark,
-    SnapshotsKept,
-)
+TRACES = rules_of(__name__)
 """Those that judge stored runs alone."""

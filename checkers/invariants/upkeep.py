@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.fold import Broken, Invariant, rules_of
 from checkers.invariants.sight import Fields
 
 CHECKPOINT_MS: Final = 5_000.0
@@ -347,18 +347,4 @@ def _segment(fields: Fields) -> str:
     )
 
 
-UPKEEP: tuple[type[Invariant], ...] = (
-    MarkCheckpointed,
-    SnapshotsCleaned,
-    MoveKept,
-    AnsweredInTime,
-    WatchesEnd,
-    BatchesIndexed,
-    DirectoryOpened,
-    EpochsSaved,
-    PointDurable,
-    CheckpointsHeeded,
-    ProducersInLog,
-    SegmentIndexed,
-    RetentionKept,
-)
+UPKEEP = rules_of(__name__)
