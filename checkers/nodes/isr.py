@@ -20,12 +20,20 @@ snapshot where it begins. docs/checkers.md#isr has the kinds; this is what is al
 - `elr-kept`: what a change of leader or replicas leaves there, Kafka drops with the next change.
 - `left-in-epoch`: by a new leader epoch a leader would refuse what those taken away still ask.
 - `fenced-leader`: the last of an ISR stays there as it is fenced, and leads again once it is not.
-- `dead-unfenced`, `isr-not-decided`: `nodes.fences`, `nodes.isr_heard`.
+- `isr-not-decided`: a broker of this repository traces the ISR that it acts by, with the partition
+  epoch of the decision that it takes it from: as it begins to lead, and whenever it learns of
+  another. A leader waits for the maximal ISR, which is this one and whom it has proposed, so that
+  the rule keeps the maximal ISR above the controller's (ReplicationQuorumSuperset of KIP-966's
+  specification) as long as the leader knows of the newest decision; an older one's is fenced by the
+  next one's epoch. Epochs that the log does not show, as it begins behind them, are not judged; of
+  a topic that was deleted and made again, either life's decision will do, and where the log may
+  lack those of an earlier life, none is judged.
+- `dead-unfenced`: `nodes.fences`.
 
 `isr-elr-overlap`, `leader-not-in-sync` and `fenced-into-isr` are ValidControllerIsrAndElr,
 LeaderInIsr and ValidControllerState of KIP-966's specification. Cannot see: what an operator asked
 for by ElectLeaders UNCLEAN, and what a broker's own file sets.
-Complexity: O(records), each with the members of one partition.
+Complexity: O(records), each with the members of one partition, and O(events).
 """
 
 from __future__ import annotations
@@ -34,12 +42,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
-from checkers.evidence import LogRecord
+from checkers.evidence import Evidence, LogRecord
 from checkers.evidence.evidence_result import evidence_result, without_log
 from checkers.evidence.trace_fields import well_formed
 from checkers.nodes.fences import SESSION_MS, unfenced_dead
 from checkers.nodes.in_sync import newest_records
-from checkers.nodes.isr_heard import not_decided
 from checkers.nodes.snapshots import Image, Key, Value, beginning, image_of
 from checkers.partition_logs.columns import RENEW
 from checkers.run_input import RunInput
@@ -97,7 +104,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         [
             *({**anomaly, "node": node} for anomaly in replay.anomalies),
             # Of a topic that was made anew, the rest of the log may have the decision.
-            *(not_decided(evidence, replay.isrs, apart) if is_whole else ()),
+            *(_not_decided(evidence, replay.isrs, apart) if is_whole else ()),
             *unfenced,
         ],
         missing=missing,
@@ -139,7 +146,7 @@ class _Replay:
         self.decisions = 0
         self.elections = 0
         self.isrs: dict[tuple[str, int, int], set[frozenset[int]]] = {}
-        """See `checkers.nodes.isr_heard.Decided`."""
+        """See `Decided`."""
         self._joined: list[tuple[Key, int, LogRecord]] = []
         """Brokers that came into an ISR, or to lead, in this batch."""
         self._left: frozenset[int] = frozenset()
@@ -369,3 +376,31 @@ def _is_under_way(partition: Mapping[str, Any]) -> bool:
 
 def _ids(partition: Mapping[str, Any], field: str) -> str:
     return ", ".join(map(str, _members(partition, field))) or "none"
+
+
+Decided = Mapping[tuple[str, int, int], Collection[frozenset[int]]]
+"""The ISRs by topic name, partition and partition epoch; several where the name had several ids."""
+
+_HEARS = ("replica-leader", "replica-isr")
+
+
+def _not_decided(evidence: Evidence, decided: Decided, apart: Collection[str]) -> Iterator[Anomaly]:
+    """Find the first such event of every node, but for topics `apart`; all are well formed."""
+    for node, trace in evidence.traces.items():
+        for event in trace:
+            if event.event not in _HEARS:
+                continue
+            fields = event.fields
+            name, epoch = f"{fields['topic']}-{fields['partition']}", fields["partition_epoch"]
+            isrs = decided.get((fields["topic"], fields["partition"], epoch))
+            if fields["topic"] in apart:
+                continue
+            if isrs is None or frozenset(fields["isr"]) in isrs:
+                continue
+            made = " or ".join(str(sorted(isr)) for isr in isrs)
+            text = (
+                f"{name}: {node} takes {sorted(fields['isr'])} for the ISR of partition epoch "
+                f"{epoch} at {evidence.when(event)}, where the metadata log has {made}"
+            )
+            yield anomaly("isr-not-decided", text, partition=name, **evidence.place(event))
+            break
