@@ -18,13 +18,12 @@ those of `descriptions` and `producers`, which are among them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from checkers.invariants.descriptions import DESCRIPTIONS
 from checkers.invariants.fold import Broken, Invariant, rules_of
 from checkers.invariants.producers import PRODUCERS
-from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Fields
 
 _UNKNOWN: Final = frozenset({"unknown_topic_id", "unknown_topic_or_partition"})
@@ -233,10 +232,8 @@ class ProducerIdsOnce(Invariant):
     name = "producer-ids-once"
     source = "KIP-98; KIP-730, RPCProducerIdManager"
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._givers: dict[int, str] = {}
-        """By id: the broker that gave it."""
+    _givers: dict[int, str] = field(default_factory=dict)
+    """By id: the broker that gave it."""
 
     def on_producer_id(self, node: str, fields: Fields) -> Broken | None:
         number = fields["id"]
@@ -297,10 +294,8 @@ class MetadataAnswered(Invariant):
     name = "metadata-answered"
     source = "KIP-841; KIP-320; ReplicationControlManager.java, handleBrokerFenced"
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._leaders: dict[tuple[str, int, int], tuple[int, str]] = {}
-        """By topic id, partition and leader epoch: who leads, and the first node that said so."""
+    _leaders: dict[tuple[str, int, int], tuple[int, str]] = field(default_factory=dict)
+    """By topic id, partition and leader epoch: who leads, and the first node that said so."""
 
     def on_metadata_answer(self, node: str, fields: Fields) -> Broken | None:
         """Judge one partition of one answer."""

@@ -8,10 +8,9 @@ not judge stored runs.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from checkers.invariants.fold import Broken, Invariant, rules_of
-from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Fields
 
 _REMEMBERED_MAX = 5_000
@@ -99,10 +98,8 @@ class ImageAgreement(Invariant):
     name = "image-agreement"
     source = "KIP-630: a snapshot is the replay of a prefix of the log"
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._contents: dict[int, tuple[str, Hashable]] = {}
-        """By offset: the first node whose image was read there, and its content."""
+    _contents: dict[int, tuple[str, Hashable]] = field(default_factory=dict)
+    """By offset: the first node whose image was read there, and its content."""
 
     def on_image(self, node: str, fields: Fields) -> Broken | None:
         image: Image = fields["image"]
@@ -131,9 +128,7 @@ class BrokerView(Invariant):
 class _OfNewestImages(Invariant):
     """Follows the newest image that any node has."""
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._offset = -1
+    _offset: int = -1
 
     def on_image(self, node: str, fields: Fields) -> Broken | None:
         image: Image = fields["image"]
@@ -152,9 +147,7 @@ class BrokerEpoch(_OfNewestImages):
     name = "broker-epoch"
     source = "KIP-631"
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._known: dict[int, tuple[int, Hashable]] = {}
+    _known: dict[int, tuple[int, Hashable]] = field(default_factory=dict)
 
     def _advance(self, image: Image) -> Broken | None:
         broken = None
@@ -175,10 +168,8 @@ class PartitionEpochs(_OfNewestImages):
     name = "partition-epochs"
     source = "KIP-841; PartitionChangeBuilder.java, triggerLeaderEpochBump"
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._known: dict[Hashable, tuple[int, int]] = {}
-        self._replicas: dict[Hashable, tuple[int, ...]] = {}
+    _known: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
+    _replicas: dict[Hashable, tuple[int, ...]] = field(default_factory=dict)
 
     def _advance(self, image: Image) -> Broken | None:
         broken = None

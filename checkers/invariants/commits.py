@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import field
 
 from checkers.invariants.fold import Broken, Invariant, Order
 from checkers.invariants.quorum import Quorum
@@ -96,13 +97,11 @@ class MonotonicHighWatermark(Invariant):
     source = "RaftEventSimulationTest, MonotonicHighWatermark; Raft 5.4"
     reads = frozenset({"hw"})
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._epochs: list[int] = []
-        """Epochs whose leaders announced a high watermark, ascending."""
-        self._least: dict[int, tuple[int, str]] = {}
-        self._most: dict[int, tuple[int, str]] = {}
-        """By epoch: offset and node."""
+    _epochs: list[int] = field(default_factory=list)
+    """Epochs whose leaders announced a high watermark, ascending."""
+    _least: dict[int, tuple[int, str]] = field(default_factory=dict)
+    _most: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """By epoch: offset and node."""
 
     def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
         offset, epoch = fields["offset"], fields["epoch"]
@@ -147,12 +146,10 @@ class LeaderCompleteness(Invariant):
     reads = frozenset({"epoch-start", "hw"})
     order = Order.NONE
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._announced: dict[int, tuple[int, str]] = {}
-        """The highest high watermark that a leader of each epoch announced, and its node."""
-        self._started: dict[int, tuple[int, str]] = {}
-        """Where each epoch starts, and its leader."""
+    _announced: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """The highest high watermark that a leader of each epoch announced, and its node."""
+    _started: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """Where each epoch starts, and its leader."""
 
     def on_epoch_start(self, node: str, fields: Fields) -> Broken | None:
         epoch, offset, quorum = fields["epoch"], fields["offset"], self.quorum
@@ -264,10 +261,8 @@ class OwnCommit(Invariant):
     reads = frozenset({"epoch-start", "hw"})
     own = True
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._appended: dict[str, set[int]] = {}
-        """By the nodes that lead: last offsets of what they appended and not yet committed."""
+    _appended: dict[str, set[int]] = field(default_factory=dict)
+    """By the nodes that lead: last offsets of what they appended and not yet committed."""
 
     def on_state(self, node: str, fields: Fields) -> None:
         """Take up a leader, which waits for nothing yet."""

@@ -14,7 +14,6 @@ from typing import Final
 
 from checkers.invariants.electorate import ANY
 from checkers.invariants.fold import Broken, Invariant, rules_of
-from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Fields, node_name
 
 _SLACK: Final = 0.25
@@ -29,10 +28,8 @@ class OneLeaderNamed(Invariant):
     name = "one-leader-named"
     source = "Raft 5.2, election safety; KIP-595, DescribeQuorum"
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._leaders: dict[int, tuple[int, str]] = {}
-        """By epoch: who leads, and the first node that said so."""
+    _leaders: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """By epoch: who leads, and the first node that said so."""
 
     def on_quorum_answer(self, node: str, fields: Fields) -> Broken | None:
         leader, epoch = fields["leader_id"], fields["epoch"]
@@ -93,10 +90,8 @@ class LedByMajority(Invariant):
     name = "led-by-majority"
     source = "KIP-595, check quorum; KAFKA-15489"
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._reigns: dict[str, _Reign] = {}
-        """By the nodes that said that they lead when they were asked last."""
+    _reigns: dict[str, _Reign] = field(default_factory=dict)
+    """By the nodes that said that they lead when they were asked last."""
 
     def on_quorum_answer(self, node: str, fields: Fields) -> Broken | None:
         reign = self._reigns.pop(node, None)
@@ -173,12 +168,10 @@ class VotersAsAcknowledged(Invariant):
     name = "voters-as-acknowledged"
     source = "KIP-853, AddRaftVoter, RemoveRaftVoter; KAFKA-17608; Raft 5.4, leader completeness"
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._asked: dict[str, int] = {}
-        """By voter: number of the request for a change of it that came last to any node."""
-        self._changes: dict[str | None, _Change] = {}
-        """By voter: the last change, unless another is asked for."""
+    _asked: dict[str, int] = field(default_factory=dict)
+    """By voter: number of the request for a change of it that came last to any node."""
+    _changes: dict[str | None, _Change] = field(default_factory=dict)
+    """By voter: the last change, unless another is asked for."""
 
     def on_voter_asked(self, node: str, fields: Fields) -> None:
         self._asked[fields["voter"]] = fields["number"]

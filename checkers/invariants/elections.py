@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from checkers.invariants.electorate import ANY
 from checkers.invariants.fold import Broken, Invariant, Order
-from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, PERSISTED, Election, Fields, node_name
 
 
@@ -19,10 +20,8 @@ class ElectionSafety(Invariant):
     reads = frozenset({"state"})
     order = Order.NONE
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._named_by: dict[int, str] = {}
-        """By epoch: the first node that named its leader."""
+    _named_by: dict[int, str] = field(default_factory=dict)
+    """By epoch: the first node that named its leader."""
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
         if fields["leader_id"] == NO_NODE:
@@ -130,10 +129,8 @@ class PreElected(Invariant):
     source = "KIP-996"
     reads = frozenset({"start", "voters", "vote", "state", "state.at-once"})
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._granted: dict[tuple[str, int], set[str]] = {}
-        """(candidate, its epoch before it stands) -> who granted its PreVote."""
+    _granted: dict[tuple[str, int], set[str]] = field(default_factory=dict)
+    """(candidate, its epoch before it stands) -> who granted its PreVote."""
 
     def on_vote(self, node: str, fields: Fields) -> None:
         if fields["pre_vote"] and fields["granted"]:
@@ -200,12 +197,10 @@ class StableLeadership(Invariant):
     nothing can be said: it may have left its leader in between."""
     own = True
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._follows: dict[str, str] = {}
-        """The leader that a node follows since its last change of state."""
-        self._heard: set[str] = set()
-        """Nodes that have records of it since then, and since they know their voters."""
+    _follows: dict[str, str] = field(default_factory=dict)
+    """The leader that a node follows since its last change of state."""
+    _heard: set[str] = field(default_factory=set)
+    """Nodes that have records of it since then, and since they know their voters."""
 
     def on_start(self, node: str, fields: Fields) -> None:
         self._follows.pop(node, None)

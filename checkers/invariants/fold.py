@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, dataclass_transform
 
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields, Sight
@@ -49,9 +49,12 @@ class Broken:
     """Nodes that may have done more than was seen, which would make the event right."""
 
 
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
+@dataclass(eq=False, repr=False)
 class Invariant:
-    """See the module. One object follows one run."""
+    """See the module. One object follows one run, and its fields are what it remembers."""
 
+    quorum: Quorum
     name: ClassVar[str]
     source: ClassVar[str]
     """Theorem, paper, KIP or specification."""
@@ -64,8 +67,9 @@ class Invariant:
     unstored: ClassVar[str] = ""
     """Of those that a stored run is judged by (`watcher.INVARIANTS`): why not by this one."""
 
-    def __init__(self, quorum: Quorum) -> None:
-        self.quorum = quorum
+    def __init_subclass__(cls) -> None:
+        if "__annotations__" in vars(cls):  # it has fields: each class that is made so takes time
+            dataclass(eq=False, repr=False)(cls)
 
     @property
     def sight(self) -> Sight:

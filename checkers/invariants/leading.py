@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import field
 
 from checkers.invariants.electorate import ANY
 from checkers.invariants.fold import Broken, Invariant, rules_of
-from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 from checkers.nodes import leader_age
 from checkers.nodes.leader_age import Term
@@ -42,14 +42,12 @@ class LedAlone(Invariant):
         {"start", "start.check_quorum_timeout_ms", "voters", "state", "append", "flush"}
     )
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._terms: dict[str, Term] = {}
-        """By the nodes that lead."""
-        self._heard_ms: dict[tuple[str, str], float] = {}
-        """(leader, sender) -> when it last arrived in the leader's present term, by its clock."""
-        self._seen_ms: dict[str, float] = {}
-        """When a node that leads was last seen at work, by its clock."""
+    _terms: dict[str, Term] = field(default_factory=dict)
+    """By the nodes that lead."""
+    _heard_ms: dict[tuple[str, str], float] = field(default_factory=dict)
+    """(leader, sender) -> when it last arrived in the leader's present term, by its clock."""
+    _seen_ms: dict[str, float] = field(default_factory=dict)
+    """When a node that leads was last seen at work, by its clock."""
 
     def on_start(self, node: str, fields: Fields) -> None:
         self._terms.pop(node, None)
@@ -111,14 +109,12 @@ class LeavesLeader(Invariant):
     source = "KIP-595, controller.quorum.fetch.timeout.ms"
     reads = frozenset({"start", "start.check_quorum_timeout_ms", "voters", "state", "fetch"})
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._heard_ms: dict[str, float] = {}
-        """By the nodes that follow: since when their leader has been silent, by their clocks."""
-        self._seen_ms: dict[str, float] = {}
-        """When a node was last seen to ask."""
-        self._ended: dict[str, int] = {}
-        """Newest epoch that a node heard the end of."""
+    _heard_ms: dict[str, float] = field(default_factory=dict)
+    """By the nodes that follow: since when their leader has been silent, by their clocks."""
+    _seen_ms: dict[str, float] = field(default_factory=dict)
+    """When a node was last seen to ask."""
+    _ended: dict[str, int] = field(default_factory=dict)
+    """Newest epoch that a node heard the end of."""
 
     def on_start(self, node: str, fields: Fields) -> None:
         self._heard_ms.pop(node, None)
@@ -173,12 +169,10 @@ class Succession(Invariant):
     source = "Raft 5.1, terms; KIP-595, BeginQuorumEpoch"
     reads = frozenset({"state"})
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._later: dict[str, tuple[int, str]] = {}
-        """The later epoch that a leading node has heard of, and from which node."""
-        self._changed: set[str] = set()
-        """Leading nodes with a change of voters in their term."""
+    _later: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """The later epoch that a leading node has heard of, and from which node."""
+    _changed: set[str] = field(default_factory=set)
+    """Leading nodes with a change of voters in their term."""
 
     def on_start(self, node: str, fields: Fields) -> None:
         self._later.pop(node, None)
@@ -236,10 +230,8 @@ class ResignedEarly(Invariant):
     source = "KIP-595, check quorum; KAFKA-16144"
     reads = frozenset({"term", "start", "start.check_quorum_timeout_ms", "voters", "state"})
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._fetched_ms: dict[str, Mapping[str, float]] = {}
-        """By node that leads, and voter: when it had last fetched as something last arrived."""
+    _fetched_ms: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    """By node that leads, and voter: when it had last fetched as something last arrived."""
 
     def on_start(self, node: str, fields: Fields) -> None:
         self._fetched_ms.pop(node, None)
@@ -289,13 +281,11 @@ class EndTold(Invariant):
     source = "KIP-595, EndQuorumEpoch"
     reads = frozenset({"term", "start", "start.check_quorum_timeout_ms", "voters", "state"})
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._untold: dict[str, int] = {}
-        """By nodes that resigned as leaders: to how many others they have sent nothing since."""
-        self._since_ms: dict[str, float] = {}
-        """By these: since when they have been at work."""
-        self._seen_ms: dict[str, float] = {}
+    _untold: dict[str, int] = field(default_factory=dict)
+    """By nodes that resigned as leaders: to how many others they have sent nothing since."""
+    _since_ms: dict[str, float] = field(default_factory=dict)
+    """By these: since when they have been at work."""
+    _seen_ms: dict[str, float] = field(default_factory=dict)
 
     def on_start(self, node: str, fields: Fields) -> None:
         self._untold.pop(node, None)
@@ -350,13 +340,11 @@ class ReadByMajority(Invariant):
     source = "Raft 8, read-only operations"
     reads = frozenset({"state", "voters", "read"})
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._leads: set[str] = set()
-        """Those that lead, with the voters that they began with."""
-        self._left: dict[str, tuple[int, int]] = {}
-        """By node that led others: its epoch, and how many confirmed reads it has yet to answer;
-        less than none while it leads, by those that were confirmed before or since."""
+    _leads: set[str] = field(default_factory=set)
+    """Those that lead, with the voters that they began with."""
+    _left: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By node that led others: its epoch, and how many confirmed reads it has yet to answer;
+    less than none while it leads, by those that were confirmed before or since."""
 
     def on_state(self, node: str, fields: Fields) -> None:
         sight = self.sight

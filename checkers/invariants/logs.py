@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import field
 
 from checkers.invariants.fold import Broken, Invariant
-from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Batch, Election, Fields
 
 
@@ -103,10 +103,8 @@ class CommittedTruncated(Invariant):
     reads = frozenset({"truncate", "hw"})
     own = True
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._recovering: set[str] = set()
-        """Nodes that say what they recovered."""
+    _recovering: set[str] = field(default_factory=set)
+    """Nodes that say what they recovered."""
 
     def on_recovered(self, node: str, fields: Fields) -> None:
         self._recovering.add(node)

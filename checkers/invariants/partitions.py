@@ -24,11 +24,11 @@ broker's metadata have had it in since the move began.
 
 from __future__ import annotations
 
+from dataclasses import field
 from itertools import pairwise
 from typing import Final
 
 from checkers.invariants.fold import Broken, Invariant, rules_of
-from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 
 _SEQUENCE_MAX: Final = 2**31 - 1
@@ -284,11 +284,9 @@ class Sequences(Invariant):
     name = "sequences"
     source = "KIP-98; KAFKA-5494"
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._first: dict[tuple[str, int, int, int, int], int] = {}
-        """By partition, producer, its epoch, last sequence and last offset of a batch: its first
-        sequence."""
+    _first: dict[tuple[str, int, int, int, int], int] = field(default_factory=dict)
+    """By partition, producer, its epoch, last sequence and last offset of a batch: its first
+    sequence."""
 
     def on_producer_answer(self, node: str, fields: Fields) -> Broken | None:
         if fields["error"] == "out_of_order_sequence_number" and fields["asked"] in fields["held"]:

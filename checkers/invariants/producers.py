@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Final
 
 from checkers.invariants.fold import Broken, Invariant, rules_of
-from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 
 _REMEMBERED: Final = 5
@@ -61,11 +60,11 @@ class SequencesTaken(Invariant):
     name = "sequences-taken"
     source = "KIP-98; ProducerStateManager.java; KAFKA-5494"
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._partitions: defaultdict[str, _Partition] = defaultdict(_Partition)
-        self._owed: dict[int, str] = {}
-        """By request that must be taken: why."""
+    _partitions: defaultdict[str, _Partition] = field(
+        default_factory=lambda: defaultdict(_Partition)
+    )
+    _owed: dict[int, str] = field(default_factory=dict)
+    """By request that must be taken: why."""
 
     def on_start(self, node: str, fields: Fields) -> None:
         for partition in self._partitions.values():

@@ -17,11 +17,10 @@ in. What it knows beyond the metadata that are shown cannot be judged.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from checkers.invariants.fold import Broken, Invariant, rules_of
-from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields, node_name
 
 _SLACK_MS: Final = 1.0
@@ -118,9 +117,7 @@ class EnoughInSync(Invariant):
     name = "enough-in-sync"
     source = "KIP-966"
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._before: dict[tuple[str, Hashable], Led] = {}
+    _before: dict[tuple[str, Hashable], Led] = field(default_factory=dict)
 
     def on_high_watermark(self, node: str, fields: Fields) -> Broken | None:
         """Judge what moved since the last look, if nothing else has changed."""

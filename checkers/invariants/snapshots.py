@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Final
 
 from checkers.invariants.fold import Broken, Invariant, Order
-from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 
 
@@ -74,10 +74,8 @@ class SnapshotAgreement(Invariant):
     reads = frozenset({"snapshot"})
     unstored = "it needs the bytes of snapshots that the nodes have deleted since"
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._first: dict[tuple[int, int], tuple[str, int]] = {}
-        """By id: the node that had the snapshot first, and its checksum."""
+    _first: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
+    """By id: the node that had the snapshot first, and its checksum."""
 
     def on_snapshot(self, node: str, fields: Fields) -> Broken | None:
         offset, epoch, held = fields["offset"], fields["epoch"], fields.get("held")

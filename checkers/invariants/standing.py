@@ -10,11 +10,10 @@ run from before that: so they count from when its disk had nothing to do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from checkers.invariants.electorate import ANY
 from checkers.invariants.fold import Broken, Invariant, rules_of
-from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Fields, node_name
 
 _GRAIN_MS = 0.01
@@ -59,13 +58,11 @@ class AsksInTurn(Invariant):
     name = "asks-in-turn"
     source = "RequestManager.java; KafkaNetworkChannel, max.in.flight; KIP-595, Vote"
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._waits: dict[str, dict[str, _Wait]] = {}
-        """By node and whom it asked, since it entered its state."""
-        self._role: dict[str, tuple[str, int]] = {}
-        """By node: its state and epoch."""
-        self._entries: dict[str, _Entry] = {}
+    _waits: dict[str, dict[str, _Wait]] = field(default_factory=dict)
+    """By node and whom it asked, since it entered its state."""
+    _role: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """By node: its state and epoch."""
+    _entries: dict[str, _Entry] = field(default_factory=dict)
 
     def on_start(self, node: str, fields: Fields) -> None:
         self._role.pop(node, None)
@@ -141,21 +138,19 @@ class StandsInTime(Invariant):
     name = "stands-in-time"
     source = "KIP-595, EndQuorumEpoch; Raft 5.2, randomized election time-outs; KAFKA-18345"
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._calm_ms: dict[str, float] = {}
-        """By node: when it last was seen with nothing to write."""
-        self._roles: dict[str, Fields] = {}
-        self._due_ms: dict[str, float] = {}
-        """By node: when it may stand at the earliest."""
-        self._before_ms: dict[str, float] = {}
-        """That before the last answer, which the node may yet refuse."""
-        self._ended_ms: dict[str, float] = {}
-        """By follower of a leader that resigned: when it must stand at the latest."""
-        self._told: dict[str, dict[tuple[int, str], Sequence[str]]] = {}
-        """By node: who resigned in which epoch, as it may have yet to take up: the successors."""
-        self._asked: dict[str, dict[str, float]] = {}
-        """By node and peer: until when it waits for an answer in its state."""
+    _calm_ms: dict[str, float] = field(default_factory=dict)
+    """By node: when it last was seen with nothing to write."""
+    _roles: dict[str, Fields] = field(default_factory=dict)
+    _due_ms: dict[str, float] = field(default_factory=dict)
+    """By node: when it may stand at the earliest."""
+    _before_ms: dict[str, float] = field(default_factory=dict)
+    """That before the last answer, which the node may yet refuse."""
+    _ended_ms: dict[str, float] = field(default_factory=dict)
+    """By follower of a leader that resigned: when it must stand at the latest."""
+    _told: dict[str, dict[tuple[int, str], Sequence[str]]] = field(default_factory=dict)
+    """By node: who resigned in which epoch, as it may have yet to take up: the successors."""
+    _asked: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By node and peer: until when it waits for an answer in its state."""
 
     def on_start(self, node: str, fields: Fields) -> None:
         self._roles.pop(node, None)
@@ -289,10 +284,8 @@ class VoteGiven(Invariant):
     name = "vote-given"
     source = "Raft 5.2 and 5.4.1; KIP-996"
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._given: dict[tuple[str, str, int], str] = {}
-        """By voter, its directory and epoch: for whom it has voted."""
+    _given: dict[tuple[str, str, int], str] = field(default_factory=dict)
+    """By voter, its directory and epoch: for whom it has voted."""
 
     def on_vote_answered(self, node: str, fields: Fields) -> Broken | None:
         """Judge by what the voter knew as it answered."""

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
 from checkers.invariants.commits import surplus_mark
 from checkers.invariants.electorate import ANY, voters_of
 from checkers.invariants.fold import Broken, Invariant, Order, rules_of
-from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Fields, node_name
 
 
@@ -32,9 +31,7 @@ class TracedFlush(Invariant):
     reads = frozenset({"recovered", "append", "flush", "fetch", "truncate"})
     own = True
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._durable: dict[str, int] = {}
+    _durable: dict[str, int] = field(default_factory=dict)
 
     def on_recovered(self, node: str, fields: Fields) -> None:
         self._durable[node] = fields["end_offset"]
@@ -204,9 +201,7 @@ class MarkHeard(Invariant):
 class _OfReplicas(Invariant):
     """Remembers something of each replica: a node with another disk is another one."""
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._known: dict[str, Any] = {}
+    _known: dict[str, Any] = field(default_factory=dict)
 
     def on_start(self, node: str, fields: Fields) -> None:
         if self.quorum.electorate.is_replaced(node, str(fields.get("directory_id") or ANY)):
@@ -228,11 +223,9 @@ class CommittedKept(_OfReplicas):
     reads = frozenset({"hw", "log-end"})
     own = True
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._begins: dict[str, int] = {}
-        """By node: where its log began anew."""
-        self._loaded: set[str] = set()
+    _begins: dict[str, int] = field(default_factory=dict)
+    """By node: where its log began anew."""
+    _loaded: set[str] = field(default_factory=set)
 
     def on_truncate_fully(self, node: str, fields: Fields) -> None:
         self._known.pop(node, None)
@@ -268,13 +261,11 @@ class UpToDateVote(Invariant):
     source = "Raft 5.4.1; KafkaRaftClient, handleVoteRequest"
     reads = frozenset({"hw"})
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._granted: list[tuple[str, int, Fields]] = []
-        self._before: dict[str, int] = {}
-        """By node that starts: the high watermark of its processes before."""
-        self._kept: dict[str, int] = {}
-        """By node that has started: what its log has of that."""
+    _granted: list[tuple[str, int, Fields]] = field(default_factory=list)
+    _before: dict[str, int] = field(default_factory=dict)
+    """By node that starts: the high watermark of its processes before."""
+    _kept: dict[str, int] = field(default_factory=dict)
+    """By node that has started: what its log has of that."""
 
     def on_start(self, node: str, fields: Fields) -> None:
         before = max(self.quorum.mark(node), self._kept.pop(node, 0), self._before.get(node, 0))
@@ -316,10 +307,8 @@ class TruncationEnds(Invariant):
     reads = frozenset({"state", "truncate"})
     own = True
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._ends: dict[str, int] = {}
-        """By node that has truncated: to which offset."""
+    _ends: dict[str, int] = field(default_factory=dict)
+    """By node that has truncated: to which offset."""
 
     def on_start(self, node: str, fields: Fields) -> None:
         self._ends.pop(node, None)
@@ -348,9 +337,7 @@ class KeptState(_OfReplicas):
     reads = frozenset({"state", "recovered"})
     own = True
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._static: dict[str, Collection[str]] = {}
+    _static: dict[str, Collection[str]] = field(default_factory=dict)
 
     def on_voters(self, node: str, fields: Fields) -> None:
         static = fields["offset"] < 0 and fields.get("kraft_version") == 0
@@ -396,15 +383,13 @@ class VotersAgree(Invariant):
     source = "KIP-595, KIP-853: voters are configured alike, or replicated in the log"
     reads = frozenset({"voters", "voter-change"})
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._snapshots: set[tuple[str, int]] = set()
-        """Nodes, and the last offsets of snapshots that they have or had."""
-        self._configured: dict[str, str] = {}
-        self._proposed: dict[int, list[Mapping[str, str]]] = {}
-        self._loading: set[str] = set()
-        self._loaded: dict[str, int] = {}
-        """By node: the offset of the voters that it has of a snapshot, if it has one."""
+    _snapshots: set[tuple[str, int]] = field(default_factory=set)
+    """Nodes, and the last offsets of snapshots that they have or had."""
+    _configured: dict[str, str] = field(default_factory=dict)
+    _proposed: dict[int, list[Mapping[str, str]]] = field(default_factory=dict)
+    _loading: set[str] = field(default_factory=set)
+    _loaded: dict[str, int] = field(default_factory=dict)
+    """By node: the offset of the voters that it has of a snapshot, if it has one."""
 
     def on_recovered(self, node: str, fields: Fields) -> None:
         self._loading.add(node)
@@ -453,13 +438,11 @@ class AnsweredInClaim(Invariant):
     reads = frozenset({"claim", "renounce", "hw", "ack", "read"})
     own = True
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._claims: dict[str, int] = {}
-        self._answered: dict[str, int] = {}
-        """The highest offset from which each process answered."""
-        self._acks: defaultdict[str, dict[int, int]] = defaultdict(dict)
-        """By node: offset -> the epoch in which it acknowledged it first."""
+    _claims: dict[str, int] = field(default_factory=dict)
+    _answered: dict[str, int] = field(default_factory=dict)
+    """The highest offset from which each process answered."""
+    _acks: defaultdict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    """By node: offset -> the epoch in which it acknowledged it first."""
 
     def on_start(self, node: str, fields: Fields) -> None:
         self._claims.pop(node, None)
@@ -525,9 +508,7 @@ class GrantedVotes(Invariant):
     reads = frozenset({"vote", "state"})
     order = Order.NONE
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._granted: set[tuple[str, int, str]] = set()
+    _granted: set[tuple[str, int, str]] = field(default_factory=set)
 
     def on_vote(self, node: str, fields: Fields) -> None:
         if fields["granted"] and not fields["pre_vote"]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Mapping
+from dataclasses import field
 
 from checkers.invariants.electorate import ANY, difference, voters_of
 from checkers.invariants.fold import Broken, Invariant
-from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 
 
@@ -23,10 +23,8 @@ class OneVoterChange(Invariant):
     source = "Ongaro's thesis, 4.1"
     own = True
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._logged: dict[str, Mapping[str, str]] = {}
-        """The voters of the last VotersRecord that was read from each node's log."""
+    _logged: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """The voters of the last VotersRecord that was read from each node's log."""
 
     def on_voters_record(self, node: str, fields: Fields) -> Broken | None:
         after = voters_of(fields)
@@ -117,14 +115,12 @@ class VotersKnown(Invariant):
     source = "KIP-853, snapshots; Ongaro's thesis, 4.1"
     reads = frozenset({"voters", "voter-change", "hw", "truncate-fully", "state.at-once"})
 
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._committed: list[int] = []
-        """Offsets of committed changes, ascending."""
-        self._changes: dict[str, tuple[int, int]] = {}
-        """By leader: epoch and offset of its last change."""
-        self._begins: dict[str, int] = {}
-        """Nodes whose log has just given way to a snapshot that ends there."""
+    _committed: list[int] = field(default_factory=list)
+    """Offsets of committed changes, ascending."""
+    _changes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By leader: epoch and offset of its last change."""
+    _begins: dict[str, int] = field(default_factory=dict)
+    """Nodes whose log has just given way to a snapshot that ends there."""
 
     def on_truncate_fully(self, node: str, fields: Fields) -> None:
         """Take up a log that begins anew: its voters are taken up just after its high watermark."""
