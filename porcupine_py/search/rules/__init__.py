@@ -36,7 +36,6 @@ from porcupine_py.search.rules import (
     sets,
     stack,
 )
-from porcupine_py.search.rules.arrays import collections, containers
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +49,13 @@ class Rule:
 
 
 RULES: dict[type[Model], Rule] = {
-    ListAppend: Rule("prefixes", lists.judge, collections.arrange_list),
-    GrowingSet: Rule("inclusion", sets.judge, collections.arrange_set),
+    ListAppend: Rule("prefixes", lists.judge, arrays.arrange_list),
+    GrowingSet: Rule("inclusion", sets.judge, arrays.arrange_set),
     Counter: Rule("counting", counter.judge, arrays.arrange_counter),
     UniqueIds: Rule("uniqueness", ids.judge_unique, arrays.arrange_ids),
     ProducerIds: Rule("blocks", ids.judge_blocks),
-    Queue: Rule("fifo", queue.judge, containers.arrange_queue),
-    Stack: Rule("lifo", stack.judge, containers.arrange_stack),
+    Queue: Rule("fifo", queue.judge, arrays.arrange_queue),
+    Stack: Rule("lifo", stack.judge, arrays.arrange_stack),
     Log: Rule("log-order", log.judge, arrays.arrange_log),
 }
 """A subclass may mean anything, so it has none of these."""
