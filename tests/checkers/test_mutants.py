@@ -18,7 +18,7 @@ from porcupine_py.models.registers import CasRegister, Register
 from porcupine_py.models.strings import KeyValue
 from porcupine_py.models.topics import Topics
 from porcupine_py.search import certificate, dispatch, walk, wgl
-from porcupine_py.search.rules import counter, ladder, lists, log, offsets, queue, sets, stack
+from porcupine_py.search.rules import collections, counter, ladder, log, offsets, queue, stack
 from tests.checkers.battery import battery
 
 MUTANTS = {}
@@ -170,13 +170,13 @@ def orders_concurrent_operations(patch):
             latest = o if latest is None or o.invoke_ns > latest.invoke_ns else latest
         return None
 
-    for module in (ladder, lists, sets):
+    for module in (ladder, collections):
         patch.setattr(module, "inversion", inversion)
 
 
 @mutant
 def never_compares_with_real_time(patch):
-    for module in (ladder, lists, sets, counter):
+    for module in (ladder, collections, counter):
         patch.setattr(module, "inversion", lambda order: None)
 
 
@@ -188,18 +188,18 @@ def trusts_offsets(patch):
 
 @mutant
 def does_not_compare_reads_of_a_list(patch):
-    patch.setattr(lists, "_incompatible", lambda reads, appends: None)
+    patch.setattr(collections, "_incompatible", lambda reads, appends: None)
 
 
 @mutant
 def does_not_miss_elements_that_no_read_shows(patch):
-    ordered = sets._order_reads
+    ordered = collections._order_reads
 
     def only_shown(reads, adds):
         shown = {element for _, elements in reads for element in elements}
         return ordered(reads, {e: a for e, a in adds.items() if e in shown})
 
-    patch.setattr(sets, "_order_reads", only_shown)
+    patch.setattr(collections, "_order_reads", only_shown)
 
 
 @mutant

@@ -25,17 +25,7 @@ from porcupine_py.models import (
 )
 from porcupine_py.operations import Operation
 from porcupine_py.search.outcome import Outcome
-from porcupine_py.search.rules import (
-    arrays,
-    counter,
-    ids,
-    lists,
-    log,
-    offsets,
-    queue,
-    sets,
-    stack,
-)
+from porcupine_py.search.rules import arrays, collections, counter, ids, log, offsets, queue, stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +39,8 @@ class Rule:
 
 
 RULES: dict[type[Model], Rule] = {
-    ListAppend: Rule("prefixes", lists.judge, arrays.arrange_list),
-    GrowingSet: Rule("inclusion", sets.judge, arrays.arrange_set),
+    ListAppend: Rule("prefixes", collections.judge_list, arrays.arrange_list),
+    GrowingSet: Rule("inclusion", collections.judge_set, arrays.arrange_set),
     Counter: Rule("counting", counter.judge, arrays.arrange_counter),
     UniqueIds: Rule("uniqueness", ids.judge_unique, arrays.arrange_ids),
     ProducerIds: Rule("blocks", ids.judge_blocks),
