@@ -9,10 +9,9 @@ from typing import Any
 from porcupine_py.models.accounts import Accounts
 from porcupine_py.models.base import Model, NondeterministicModel, State, relevant
 from porcupine_py.models.brokers import Broker
-from porcupine_py.models.collections import GrowingSet
+from porcupine_py.models.collections import GrowingSet, ListAppend, Log
 from porcupine_py.models.config import Config
 from porcupine_py.models.counters import Counter, ProducerIds, UniqueIds
-from porcupine_py.models.lists import ListAppend, Log
 from porcupine_py.models.queues import Mutex, Queue, Stack, UnorderedQueue
 from porcupine_py.models.registers import CasRegister, Register
 from porcupine_py.models.several import MultiRegister

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from porcupine_py.models.base import Model
-from porcupine_py.models.lists import Log, records, start
+from porcupine_py.models.collections import Log, records, start
 from porcupine_py.operations import INFINITY_NS, Operation
 from porcupine_py.search.outcome import Outcome
 from porcupine_py.search.rules.ladder import fail_outcome, pass_outcome
