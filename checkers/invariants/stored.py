@@ -25,7 +25,7 @@ read an event which the system does not trace (the option `traced` lists all tha
 `led-alone` where nodes have no clock in common. Where some nodes trace everything (the option
 `whole` names them), what judges a node by its own events alone (`Invariant.own`) judges these.
 Where nodes leave traces and no files (the option `files` is false), so is what only files show.
-The options `starts` and `pids` are those of `nodes.starts`.
+The options `starts` and `pids` are those of `nodes.trace_order`.
 `recovery`, `appended`, `committed-kept`, `kept-state` and `snapshots-kept` report no node whose
 storage a fault may have damaged before. Complexity: that of the merge,
 and O(records).
@@ -68,8 +68,7 @@ from checkers.invariants.voters import ChangeAfterCommit
 from checkers.invariants.watcher import INVARIANTS, Violation, Watcher
 from checkers.nodes import leader_age
 from checkers.nodes.agreement import hit_since
-from checkers.nodes.starts import unlike_starts
-from checkers.nodes.trace_order import find_disorder, not_started, unlike_faults
+from checkers.nodes.trace_order import find_disorder, not_started, unlike_faults, unlike_starts
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never

@@ -4,7 +4,7 @@ import pytest
 
 from checkers.evidence import Evidence, TraceEvent
 from checkers.history import NEMESIS, Event, EventType
-from checkers.nodes.starts import unlike_starts
+from checkers.nodes.trace_order import unlike_starts
 from checkers.run_input import RunInput
 
 PLANNED = {"mutant": None, "check_quorum_timeout_ms": 1500.0}
