@@ -8,7 +8,7 @@ library.
 
 Lists and growing sets are ladders: every operation has a rung, rungs stand one above the other, and
 operations of one rung stand in order of invocation, which is the order of the rows. Of queues and
-stacks values are looked at, and when they were inside (`rules.pairs`).
+stacks values are looked at, and when they were inside (`rules.queue`).
 """
 
 from __future__ import annotations

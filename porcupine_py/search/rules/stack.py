@@ -33,8 +33,7 @@ from porcupine_py.models.queues import Stack
 from porcupine_py.operations import Operation
 from porcupine_py.search.outcome import Outcome
 from porcupine_py.search.rules.ladder import pass_outcome
-from porcupine_py.search.rules.pairs import Contents, Item, contents
-from porcupine_py.search.rules.queue import empty_moments
+from porcupine_py.search.rules.queue import Contents, Item, contents, empty_moments
 from porcupine_py.search.window import fewest
 from porcupine_py.values import show
 
