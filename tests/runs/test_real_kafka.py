@@ -54,6 +54,9 @@ def test_real_kafka_passes_a_campaign_and_a_lost_topic_is_found(version: str, tm
     kinds = {json.loads(line)["kind"] for log in logs for line in log.read_text().splitlines()}
     assert {"TopicRecord", "control:LEADER_CHANGE"} <= kinds
     assert "undecodable" not in kinds
+    for node in ("n1", "n2", "n3"):
+        ends = (folder / f"nodes/{node}/stdout.log").read_text().rpartition("to SHUTTING_DOWN")[2]
+        assert "] Graceful shutdown " in ends, "it writes until it ends"
     assert kraftprobe("gate", "--judge-again", folder).returncode == 0
     assert f"<dd>apache-kafka {VERSION}, commit " in (folder / "report.html").read_text()
 

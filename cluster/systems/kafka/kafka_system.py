@@ -59,6 +59,7 @@ JVM: Final = ("-Xms256m", "-Xmx256m", *BRIEF)
 
 _LOG4J: Final = """\
 status = error
+shutdownHook = disable
 appender.out.type = Console
 appender.out.name = out
 appender.out.layout.type = PatternLayout
@@ -68,7 +69,8 @@ rootLogger.appenderRef.out.ref = out
 logger.raft.name = org.apache.kafka.raft.KafkaRaftClient
 logger.raft.level = DEBUG
 """
-"""`%nano` is System.nanoTime, Linux's monotonic clock: the one that the harness journals by."""
+"""`%nano` is System.nanoTime, Linux's monotonic clock: the one that the harness journals by.
+Log4j's own hook would end these loggers at SIGTERM, while the node still commits."""
 
 
 class KafkaLayout(KraftLayout):
