@@ -18,13 +18,11 @@ What is promised of each key, where reads come from a broker's own image:
 
 Theorem, for lists and counters: the promise holds exactly when no node goes back and the history is
 linearizable once every read may have begun when the run did. (States grow, so a read has its one
-place among the writes, and reads in one place take any order.) Of a list that is: every read is a
-beginning of the longest, which holds no element twice; each of its elements was asked for before
-any read that shows it ended; and no element stands behind one that was asked for after its own
-acknowledgement, nor is missing where such a one is there. Of a counter: a read shows at most as
-many as were asked for before it ended (placed in order of invocation, the first n increments are
-those that a read of n needs). Increments of different amounts, or below zero, are not judged: which
-of them a sum stands for is a search (`linearizable` with the model `counter` makes it).
+place among the writes, and reads in one place take any order.) Of a list that is for the rule for
+lists (`porcupine_py.search.rules.collections`). Of a counter: a read shows at most as many as were
+asked for before it ended (placed in order of invocation, the first n increments are those that a
+read of n needs). Increments of different amounts, or below zero, are not judged: which of them a
+sum stands for is a search (`linearizable` with the model `counter` makes it).
 
 Of a broker: the epochs that one controller answers with never go back, so that it takes no word
 from an incarnation that it has replaced; no two incarnations have one epoch; who asks to be fenced
@@ -40,14 +38,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from dataclasses import replace
 from typing import Any
 
 from checkers.history import INFINITY_NS, EventType, HistoryError, Operation
 from checkers.verdict import PROMISE, Anomaly, CheckResult, Status, anomaly
-from porcupine_py.models.collections import read_list
+from porcupine_py.models.base import relevant
+from porcupine_py.models.collections import ListAppend, read_list
 from porcupine_py.models.counters import Counter
-from porcupine_py.search.outcome import Cancelled, never
+from porcupine_py.search.outcome import Cancelled, Outcome, never
+from porcupine_py.search.rules.collections import list_order
+from porcupine_py.search.rules.ladder import inversion
+from porcupine_py.search.wording import describe_inversion
 from porcupine_py.values import freeze
 
 NAME = "growth"
@@ -100,70 +102,34 @@ def _unjudgeable(operations: Sequence[Operation], model: str) -> str | None:
     return None
 
 
+_OF_READS = {
+    "phantom": "phantom",
+    "repeated": "doubled",
+    "incompatible-order": "reads-disagree",
+}
+"""What is wrong with reads of a list by themselves, and its name here."""
+
+
 def _judge_list(operations: Sequence[Operation]) -> Anomaly | None:
-    appends = {freeze(o.input): o for o in operations if o.f == "append"}
-    shown = [(tuple(map(freeze, read_list(read))), read) for read in _reads(operations)]
-    shown.sort(key=lambda pair: len(pair[0]))
-    for (before, first), (after, then) in pairwise(shown):
-        if after[: len(before)] != before:
-            explanation = f"operations {first.index} and {then.index} read lists of different order"
-            return anomaly("reads-disagree", explanation, first, then)
-    longest, last = shown[-1] if shown else ((), None)
-    if last is not None and len(set(longest)) < len(longest):
-        explanation = f"operation {last.index} read an element twice"
-        return anomaly("doubled", explanation, last)
-    return (
-        _went_back((read, len(elements)) for elements, read in shown)
-        or _from_nowhere(appends, shown)
-        or _out_of_order(appends, longest)
-    )
-
-
-def _from_nowhere(
-    appends: Mapping[Hashable, Operation], shown: Sequence[tuple[tuple[Hashable, ...], Operation]]
-) -> Anomaly | None:
-    """Find an element that was read though nobody had asked for it yet; `shown`: by length."""
-    earliest: Operation | None = None
-    for position in range(len(shown) - 1, -1, -1):
-        elements, read = shown[position]
-        if earliest is None or read.complete_ns < earliest.complete_ns:
-            earliest = read
-        shorter = len(shown[position - 1][0]) if position else 0
-        for element in elements[shorter:]:
-            append = appends.get(element)
-            if append is None:
-                explanation = (
-                    f"operation {read.index} read {element!r}, which no append can have added"
-                )
-                return anomaly("phantom", explanation, read)
-            if append.invoke_ns > earliest.complete_ns:
-                explanation = (
-                    f"operation {earliest.index} read {element!r} before operation "
-                    f"{append.index} appended it"
-                )
-                return anomaly("read-before-append", explanation, earliest, append)
-    return None
-
-
-def _out_of_order(
-    appends: Mapping[Hashable, Operation], longest: Sequence[Hashable]
-) -> Anomaly | None:
-    """Find an acknowledged element that is behind a later one, or missing where that is."""
-    latest: Operation | None = None
-    present = set(longest)
-    for element in (*longest, *(e for e in appends if e not in present)):
-        append = appends[element]
-        if latest is not None and append.complete_ns < latest.invoke_ns:
-            what = "stands behind" if element in present else "is missing from a list with"
-            explanation = (
-                f"{element!r} {what} {latest.input!r}, though operation {append.index} was "
-                f"acknowledged before operation {latest.index} appended that"
-            )
-            kind = "reordered" if element in present else "lost"
-            return anomaly(kind, explanation, append, latest)
-        if element in present and (latest is None or append.invoke_ns > latest.invoke_ns):
-            latest = append
-    return None
+    """Judge a list by the order that its reads show, and reads as if they began with the run."""
+    began_ns = min((o.invoke_ns for o in operations), default=0)
+    known = [o for o in relevant(operations, ListAppend()) if o.f in ("append", "read")]
+    found = list_order([replace(o, invoke_ns=began_ns) if o.f == "read" else o for o in known])
+    assert found is not None, "every element was appended once"
+    if isinstance(found, Outcome):
+        shown = () if found.window is None else found.window.operations
+        involved = (o for o in known if o.index in shown)
+        return anomaly(_OF_READS[found.kind], found.explanation, *involved)
+    order, _, longest = found
+    back = _went_back((read, len(read_list(read))) for read in _reads(operations))
+    pair = inversion(order)
+    if back is not None or pair is None:
+        return back
+    first, second = pair
+    kind = "reordered" if freeze(second.input) in longest else "lost"
+    if second.f == "read":
+        kind = "read-before-append"
+    return anomaly(kind, describe_inversion(first, second), first, second)
 
 
 def _amounts(operations: Iterable[Operation]) -> set[int]:

@@ -367,7 +367,7 @@ def lets_a_node_go_back(patch):
 
 @mutant
 def lets_a_stale_read_skip_an_element(patch):
-    patch.setattr(growth, "_out_of_order", lambda appends, longest: None)
+    patch.setattr(growth, "inversion", lambda order: None)
 
 
 @mutant

@@ -49,8 +49,32 @@ Inserted = dict[Hashable, Operation]
 
 def judge_list(operations: Sequence[Operation], model: Model) -> Outcome | None:
     """Judge a list of unique appended elements; None otherwise."""
-    appends = inserted_once(operations, "append")
     del model  # it has no options
+    found = list_order(operations)
+    if found is None or isinstance(found, Outcome):
+        return found
+    order, longest, elements = found
+    wrong_pair = inversion(order)
+    if wrong_pair is None:
+        reads = sum(operation.f == "read" for operation in order)
+        return pass_outcome(order, f"{len(elements)} elements in the order that {reads} reads show")
+    first, second = wrong_pair
+    appends = {freeze(o.input): o for o in order if o.f == "append"}
+    placing = dict.fromkeys(_placing_in_list(operation) for operation in wrong_pair)
+    window = [*wrong_pair, longest, *(appends[e] for e in placing if e in appends)]
+    return fail_outcome("real-time", describe_inversion(first, second), window)
+
+
+ListOrder = tuple[list[Operation], Operation | None, list[Hashable]]
+"""Appends and reads of a list, the longest read, and what it shows."""
+
+
+def list_order(operations: Sequence[Operation]) -> ListOrder | Outcome | None:
+    """Return the order that reads show, or what is wrong with them; None where it does not apply.
+
+    The history is right exactly when the order has no inversion.
+    """
+    appends = inserted_once(operations, "append")
     if appends is None:
         return None
     reads = [(o, [freeze(e) for e in read_in_order(o)]) for o in operations if o.f == "read"]
@@ -69,16 +93,7 @@ def judge_list(operations: Sequence[Operation], model: Model) -> Outcome | None:
     for element, append in appends.items():
         if element not in read_at_all and append.type is EventType.OK:
             rungs[-1].append(append)
-    order = climb(rungs)
-    wrong_pair = inversion(order)
-    if wrong_pair is None:
-        return pass_outcome(
-            order, f"{len(order_read)} elements in the order that {len(reads)} reads show"
-        )
-    first, second = wrong_pair
-    placing = dict.fromkeys(_placing_in_list(operation) for operation in wrong_pair)
-    window = [*wrong_pair, longest, *(appends[e] for e in placing if e in appends)]
-    return fail_outcome("real-time", describe_inversion(first, second), window)
+    return climb(rungs), longest, order_read
 
 
 def _placing_in_list(operation: Operation) -> Hashable:
