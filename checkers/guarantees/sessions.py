@@ -35,8 +35,9 @@ from itertools import pairwise
 from typing import Any
 
 from checkers.history import EventType, Operation
-from checkers.transactions.graph import components, path
+from checkers.transactions.graph import components
 from checkers.transactions.operations import Edge
+from checkers.transactions.search import in_components
 from checkers.verdict import PROMISE, CheckResult, Status, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.values import freeze, show
@@ -240,21 +241,10 @@ def _cycle(
     edges: Sequence[Edge], versions: _Versions, by_index: Mapping[int, Operation]
 ) -> dict[str, Any] | None:
     """Find a shortest cycle; whatever comes before the initial version is one with it."""
-    following: dict[int, list[Edge]] = {}
     first = [Edge(0, n, "initial", "") for n in range(1, len(versions.numbers))]
-    into_initial = any(edge.target == 0 for edge in edges)
-    for edge in [*edges, *(first if into_initial else ())]:
-        following.setdefault(edge.source, []).append(edge)
-    graph = {node: [e.target for e in out] for node, out in following.items()}
-    best: list[Edge] | None = None
-    for group in components(graph):
-        for node in group if len(group) > 1 else ():
-            for edge in following[node]:
-                back = path(following, edge.target, node, lambda _: True)
-                if back is not None and (best is None or len(back) + 1 < len(best)):
-                    best = [edge, *back]
-            if best is not None and len(best) == 2:
-                break
+    every = [*edges, *(first if any(edge.target == 0 for edge in edges) else ())]
+    found = in_components(every, sorted({edge.kind for edge in every}))
+    best = min(found, key=len, default=None)
     return None if best is None else _cycle_anomaly(best, versions, by_index)
 
 
