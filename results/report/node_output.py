@@ -1,26 +1,81 @@
-"""What the nodes wrote to their own output around a violation: lines of `nodes/<node>/stdout.log`.
+"""What the nodes wrote to their own output: lines of `nodes/<node>/stdout.log`.
 
-Where lines carry a time, as those of Kafka do, the ones nearest to the violation are taken: by the
-second in which the run was made, so to a second or two. Else the last lines are.
+Around a violation, lines are taken by their time: of Kafka's the monotonic clock that the run is
+journaled by, of others' the date, to a second or two. Where lines have neither, the last are.
+Errors are what loggers of Kafka wrote at level ERROR or FATAL.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from extensions.plain_files import open_plain
 
 LINES_MAX = 20
+KINDS_MAX = 40
 _TAIL_BYTES = 1 << 22
+_READ_BYTES = 1 << 28
+_LINE_BYTES = 1 << 16
 _TIME = re.compile(r"^\[?(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)")
+_NANOSECONDS = re.compile(r"^(\d{1,19})\|")
 _RUN = re.compile(r"^(\d{8}T\d{6})Z")
+_ERROR = re.compile(rb"\d{1,19}\|(?:ERROR|FATAL)\|([\w.$]{1,200})\|(?:\[.*?\] )?(.{1,300})")
+_OWN = re.compile(r"\S*\d\S*|(?<!\S)[\w:-]{20,}(?!\S)")
+"""Words of one line alone: numbers, ids."""
+_TEXT_MAX = 90
+HARMLESS = {
+    "Expected partition … with topic id": "logged of each new partition",
+    "Exceptionally slow controller event": "the machine is slow",
+    "Graceful shutdown of RaftClient failed": "it was stopped while nobody led",
+}
+"""How errors that a correct release logs begin, and why it does."""
 
 
-def lines_around(nodes_path: Path, nodes: Sequence[str], run: str, at_ns: int) -> dict[str, str]:
-    """Return some lines of each node that wrote any."""
+@dataclass
+class LoggedError:
+    """Errors of one logger that differ in numbers and ids alone."""
+
+    logger: str
+    text: str
+    count: int = 0
+    nodes: list[str] = field(default_factory=list)
+
+    @property
+    def reason(self) -> str:
+        """Why it says nothing of a fault; "" if nothing is known."""
+        return next((why for text, why in HARMLESS.items() if self.text.startswith(text)), "")
+
+
+def errors_logged(nodes_path: Path, nodes: Sequence[str]) -> list[LoggedError]:
+    """Count what nodes logged as errors, the most frequent first, known ones last."""
+    found: dict[tuple[str, str], LoggedError] = {}
+    for node in nodes:
+        for logger, message in _errors(nodes_path / node / "stdout.log"):
+            text = _OWN.sub("…", message)[:_TEXT_MAX]
+            kind = found.setdefault((logger, text), LoggedError(logger.rpartition(".")[2], text))
+            kind.count += 1
+            if node not in kind.nodes:
+                kind.nodes.append(node)
+    return sorted(found.values(), key=lambda kind: (kind.reason, -kind.count))
+
+
+def _errors(path: Path) -> Iterator[tuple[str, str]]:
+    with contextlib.suppress(OSError), open_plain(path, follow=False) as file:
+        while file.tell() < _READ_BYTES and (line := file.readline(_LINE_BYTES)):
+            if error := _ERROR.match(line):
+                logger, message = (part.decode("utf-8", "replace") for part in error.groups())
+                yield logger, message
+
+
+def lines_around(
+    nodes_path: Path, nodes: Sequence[str], run: str, at_ns: int, origin_ns: int = 0
+) -> dict[str, str]:
+    """Return some lines of each node that wrote any; `origin_ns` is the run's clock at time 0."""
     made = _RUN.match(run)
     began = dt.datetime.strptime(made[1], "%Y%m%dT%H%M%S") if made else None  # noqa: DTZ007
     at = None if began is None else began + dt.timedelta(seconds=at_ns / 1e9)
@@ -28,19 +83,19 @@ def lines_around(nodes_path: Path, nodes: Sequence[str], run: str, at_ns: int) -
     for node in nodes:
         lines = _tail(nodes_path / node / "stdout.log")
         if lines:
-            end = max(_position(lines, at) + LINES_MAX // 2, LINES_MAX)
+            end = max(_position(lines, at, origin_ns + at_ns) + LINES_MAX // 2, LINES_MAX)
             found[node] = "\n".join(lines[max(0, min(end, len(lines)) - LINES_MAX) : end])
     return found
 
 
-def _position(lines: Sequence[str], at: dt.datetime | None) -> int:
+def _position(lines: Sequence[str], at: dt.datetime | None, clock_ns: int) -> int:
     """Return the first line of that time or later; the end where no line has a time."""
-    if at is None:
-        return len(lines)
-    text = at.isoformat(sep=" ", timespec="seconds")
+    text = "~" if at is None else at.isoformat(sep=" ", timespec="seconds")
     for number, line in enumerate(lines):
-        time = _TIME.match(line)
-        if time is not None and f"{time[1]} {time[2]}" >= text:
+        if time := _TIME.match(line):
+            if f"{time[1]} {time[2]}" >= text:
+                return number
+        elif (nanoseconds := _NANOSECONDS.match(line)) and int(nanoseconds[1]) >= clock_ns:
             return number
     return len(lines)
 

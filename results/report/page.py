@@ -32,7 +32,7 @@ from results.report import leaders
 from results.report.advice import advice_of, tool_text
 from results.report.brief import brief_of, headline_of
 from results.report.charts import BARS_MAX, environment, over_time, shorten, template_text
-from results.report.node_output import lines_around
+from results.report.node_output import KINDS_MAX, errors_logged, lines_around
 from results.report.packed import Packed, cut, pack
 from results.report.story import Placed, Story, indexes_of, placed_events, story_of
 from results.report.timeline import Timeline, draw, zones_of
@@ -129,6 +129,8 @@ def render(
     ordered = sorted(
         results.checks, key=lambda check: (_WORST_FIRST.index(check.status), check.checker != first)
     )
+    clock = None if evidence is None else evidence.run_clock
+    origin_ns = 0 if clock is None else clock.origin_ns
     packed = pack(operations, events, None if story is None else (story.begin_ns, story.end_ns))
     return (
         environment()
@@ -145,9 +147,11 @@ def render(
             plan_json=json.dumps(plan, indent=2),
             checks=[_check_view(check, context, story) for check in ordered],
             story=story,
-            written=lines_around(nodes_path, nodes, results.run, story.end_ns)
+            written=lines_around(nodes_path, nodes, results.run, story.end_ns, origin_ns)
             if story is not None and nodes_path is not None
             else {},
+            errors=errors_logged(nodes_path, nodes) if nodes_path is not None else [],
+            kinds_max=KINDS_MAX,
             figures=figures,
             coverage=_coverage(results),
             phases_of_protocol=PHASES,

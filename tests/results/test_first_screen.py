@@ -9,7 +9,7 @@ from checkers.runs.faults import FaultSpan, Reign
 from checkers.verdict import CheckResult, Status
 from results.report.advice import advice_of, tool_text
 from results.report.brief import brief_of, headline_of
-from results.report.node_output import LINES_MAX, lines_around
+from results.report.node_output import LINES_MAX, errors_logged, lines_around
 from results.report.story import story_of
 from results.report.timeline import Zone, draw, zones_of
 
@@ -326,3 +326,27 @@ def test_a_node_s_own_lines_are_those_around_the_violation(tmp_path):
     assert "01:03:03" in found["n1"]
     assert len(found["n1"].splitlines()) == LINES_MAX
     assert found["n2"].splitlines() == [str(n) for n in range(80, 100)]
+
+
+def test_lines_of_kafka_are_those_around_the_violation_by_the_run_s_clock(tmp_path):
+    (tmp_path / "n1").mkdir()
+    lines = "".join(f"{n}000000000|INFO|a.B|{n}\n" for n in range(1000, 2000))
+    (tmp_path / "n1" / "stdout.log").write_text(lines)
+    found = lines_around(tmp_path, ("n1",), "run", 60 * SECOND, 1000 * SECOND)
+    assert [line.rpartition("|")[2] for line in found["n1"].splitlines()] == [
+        str(n) for n in range(1050, 1070)
+    ]
+
+
+def test_errors_of_kafka_are_counted_by_kind(tmp_path):
+    slow = "Exceptionally slow controller event"
+    for node in ("n1", "n2"):
+        (tmp_path / node).mkdir()
+        (tmp_path / node / "stdout.log").write_text(
+            f"1|INFO|a.B|no error\n2|ERROR|c.d.E|[Controller id=1] Lost 3 of <b>\n\tat 4|ERROR|x\n"
+            f"5|ERROR|c.d.E|[Controller id=2] Lost 17 of <b>\n6|ERROR|f.G|{slow} x took 9 ms.\n"
+        )
+    lost, known = errors_logged(tmp_path, ("n1", "n2", "n3"))
+    assert (lost.logger, lost.text, lost.count) == ("E", "Lost … of <b>", 4)
+    assert (lost.nodes, lost.reason) == (["n1", "n2"], "")
+    assert (known.count, known.reason) == (2, "the machine is slow")

@@ -128,6 +128,11 @@ def test_a_story_is_escaped(tmp_path):
     assert '<section id="story">' in page
     assert "<script>alert" not in page
     assert "<i>k" not in page
+    log = store.node_path("n1") / "stdout.log"
+    log.write_text("1|ERROR|a.B|Lost 3 of <i>k</i>\n")
+    page = render(results, store.plan(), *history_of(store), NODES, nodes_path=store.nodes_path)
+    assert "Lost … of &lt;i&gt;k" in page
+    assert "<i>k" not in page
 
 
 @pytest.mark.slow
