@@ -34,6 +34,7 @@ from results.store.files import StoreError
 from results.store.journal import encode_event, read_journal
 from results.store.model import RunResults
 from results.store.run_store import RunStore
+from tests.harness.sim.plans import REGRESSIONS, completed
 from tests.mutations import misvalued, mutated
 
 EVENTS: tuple[dict[str, Any], ...] = (
@@ -105,7 +106,6 @@ key = "k1"
 value = "two"
 node = "n1"
 """
-STORED = (ROOT / "tests" / "harness" / "sim" / "regressions").glob("*.json")
 INVENTORY = b"""
 known_hosts = "hosts"
 reconnect_s = 20
@@ -244,7 +244,7 @@ def tree(data: bytes) -> Any:
 DOCUMENTS: dict[str, tuple[Any, type[Exception], Callable[[Any], Any]]] = {
     "plan": (tree(PLAN), PlanError, from_document),
     "strands": (tree(STRANDS), PlanError, from_document),
-    "stored strands": (json.loads(min(STORED).read_bytes()), PlanError, from_document),
+    "stored strands": (completed(REGRESSIONS["M01"]), PlanError, from_document),
     "results": (json.loads(results()), StoreError, RunResults.from_json),
     "inventory": (tree(INVENTORY), BackendError, lambda d: inventory_of(d, ROOT)),
     "world": (SimSettings().to_json(), PlanError, Schema(SimSettings, PlanError).read),

@@ -6,9 +6,16 @@ from harness.campaigns import read_document
 from harness.plan.document import from_document
 from harness.plan.plan import Plan
 
-_FOLDER = Path(__file__).parent / "scripts"
-_SHARED = read_document(_FOLDER / "shared.toml")
-SCRIPTS = {path.stem: path for path in sorted(_FOLDER.iterdir()) if path.stem != "shared"}
+_FOLDER = Path(__file__).parent
+
+
+def _plans_of(folder):
+    """Files of plans by name, without what all of them share."""
+    return {path.stem: path for path in sorted(folder.iterdir()) if path.stem != "shared"}
+
+
+SCRIPTS = _plans_of(_FOLDER / "scripts")
+REGRESSIONS = _plans_of(_FOLDER / "regressions")
 
 
 def sim_plan(**fields):
@@ -27,11 +34,15 @@ def read_plan(path):
     return from_document(read_document(path))
 
 
+def completed(path):
+    """A plan's document, completed with what all in its folder share."""
+    own, shared = read_document(path), read_document(path.with_name("shared.toml"))
+    both = {key: {**shared[key], **own.get(key, {})} for key in ("node_settings", "world")}
+    return {**shared, **own, **both}
+
+
 def script(name):
-    """A script's document, completed with what all of them share."""
-    own = read_document(SCRIPTS[name])
-    both = {key: {**_SHARED[key], **own.get(key, {})} for key in ("node_settings", "world")}
-    return {**_SHARED, **own, **both}
+    return completed(SCRIPTS[name])
 
 
 def read_script(name):

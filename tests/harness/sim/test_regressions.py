@@ -1,35 +1,34 @@
 """Shrunk failures: those of a mutant are found again, those of the true node never."""
 
-import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from harness.plan.document import from_document
 from harness.sim.runner import run_plan
-from tests.harness.sim.plans import read_plan
+from tests.harness.sim.plans import REGRESSIONS, completed
 
 _CODE = re.compile(r"\w\(\w+=|UUID\(|\(-?\d+, -?\d+|[( ]-1\b")
 """What a repr, or a sentinel of the code, looks like."""
-FILES = sorted((Path(__file__).parent / "regressions").glob("*.json"))
+REGRESSION = pytest.mark.parametrize("path", REGRESSIONS.values(), ids=REGRESSIONS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+@REGRESSION
 def test_the_true_node_comes_through(path):
-    plan = replace(read_plan(path), mutant=None)
+    plan = replace(from_document(completed(path)), mutant=None)
 
     assert run_plan(plan).violations == ()
 
 
-@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+@REGRESSION
 def test_the_mutant_still_fails_in_the_same_way(path):
-    document = json.loads(path.read_text())
+    document = completed(path)
     if document.get("mutant") is None:
         assert "found" not in document, "a failure of the true node must be repaired"
         return
-    plan = read_plan(path)
+    plan = from_document(document)
 
     assert plan.events <= 12
     result = run_plan(plan)
