@@ -1,21 +1,21 @@
 """The swarm's draws of what administrators ask for beside all else (see `harness.sim.swarm.draw`).
 
-They use a stream of their own. Levels of features go down and up again, which no node of these
-worlds acts by. Where clients send to partitions, brokers get other sizes of their parts, some of
-which they must refuse, and are asked what they know of the cluster; and the topic grows that
-nothing else uses. Few brokers are asked for more producer ids than a controller gives at one time.
-Some clusters are asked for all that they must refuse.
+Levels of features go down and up again, which no node of these worlds acts by. Where clients send
+to partitions, brokers get other sizes of their parts, some of which they must refuse, and are asked
+what they know of the cluster; and the topic grows that nothing else uses. Few brokers are asked for
+more producer ids than a controller gives at one time. Some clusters are asked for all that they
+must refuse.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from random import Random
 from typing import Final
 
 from harness.plan.plan import Plan
-from harness.plan.strands import Step, Strand
+from harness.plan.strands import Strand
+from harness.sim.swarm.steps import Draw, do, strand, stream
 from harness.sim.swarm.topics import RENEWED
 from workloads.data import log
 from workloads.data.log_client import ASK_WRONG, DESCRIBE, GROW, PRODUCERS, RESIZE
@@ -39,13 +39,13 @@ _SIZES: Final = (
 
 def with_administration(plan: Plan, unit_ms: float) -> Plan:
     """Draw whether levels of features change, and whether brokers are asked for this and that."""
-    random = Random(f"swarm/{plan.seed}/administration")
-    has_levels, has_requests = random.random() < _LEVELS_SHARE, random.random() < _SHARE
+    draw = stream(plan, "administration", unit_ms)
+    has_levels, has_requests = draw.chance(_LEVELS_SHARE), draw.chance(_SHARE)
     strands = list(plan.strands)
     if has_levels:
-        strands += _levels(random, plan, unit_ms)
+        strands += _levels(draw, plan)
     if has_requests and plan.workload == log.KIND.name:
-        strands += _requests(random, plan, unit_ms)
+        strands += _requests(draw, plan)
     if plan.workload == log.KIND.name:
         strands += _producers(plan)
         strands += _wrong(plan, unit_ms)
@@ -53,55 +53,55 @@ def with_administration(plan: Plan, unit_ms: float) -> Plan:
 
 
 def _producers(plan: Plan) -> Iterator[Strand]:
-    random = Random(f"swarm/{plan.seed}/producers")
-    if random.random() < _PRODUCERS_SHARE:
-        asked = {"f": PRODUCERS, "key": "d0-0", "value": _PRODUCERS}
-        at_ms = round(plan.duration_ms * random.uniform(0.2, 0.9), 1)
-        yield Strand(at_ms, (Step("op", targets="random", options=asked),))
+    draw = stream(plan, "producers", 0.0)
+    if draw.chance(_PRODUCERS_SHARE):
+        at_ms = plan.duration_ms * draw.random.uniform(0.2, 0.9)
+        yield strand(at_ms, do("op", "random", f=PRODUCERS, key="d0-0", value=_PRODUCERS))
 
 
 def _wrong(plan: Plan, unit_ms: float) -> Iterator[Strand]:
-    random = Random(f"swarm/{plan.seed}/asked-wrong")
-    if random.random() >= _WRONG_SHARE or plan.duration_ms < 2 * unit_ms:
+    draw = stream(plan, "asked-wrong", unit_ms)
+    random = draw.random
+    if not draw.chance(_WRONG_SHARE) or plan.duration_ms < 2 * unit_ms:
         return
     names = random.sample(list(WRONG), len(WRONG))
     for first in range(0, len(names), _WRONG_AT_ONCE):
         at_ms = unit_ms + (plan.duration_ms - 2 * unit_ms) * random.random()
         target = random.choice(("leader", "leader", "leader", "random"))
         steps = (
-            Step(
+            do(
                 "op",
-                targets="node:n1" if WRONG[name].is_of_broker else target,
-                options={"f": ASK_WRONG, "key": "d0-0", "value": name},
+                "node:n1" if WRONG[name].is_of_broker else target,
+                f=ASK_WRONG,
+                key="d0-0",
+                value=name,
             )
             for name in names[first : first + _WRONG_AT_ONCE]
         )
-        yield Strand(round(at_ms, 1), tuple(steps))
+        yield strand(at_ms, *steps)
 
 
-def _levels(random: Random, plan: Plan, unit_ms: float) -> Iterator[Strand]:
+def _levels(draw: Draw, plan: Plan) -> Iterator[Strand]:
+    unit_ms, random = draw.unit_ms, draw.random
     at_ms = unit_ms * random.uniform(2.0, 6.0)
     while at_ms < plan.duration_ms - unit_ms:
         feature = random.choice(_FEATURES)
-        down = {"feature": feature, "level": 0, "change": "safe-downgrade"}
-        up_ms = round(unit_ms * random.uniform(1.0, 4.0), 1)
-        steps = (
-            Step("finalize", options=down),
-            Step("finalize", after_ms=up_ms, options={"feature": feature}),
-        )
-        yield Strand(round(at_ms, 1), steps)
+        up_ms = draw.span(1.0, 4.0)
+        down = do("finalize", feature=feature, level=0, change="safe-downgrade")
+        yield strand(at_ms, down, do("finalize", "", up_ms, feature=feature))
         at_ms += up_ms + unit_ms * (3.0 + random.expovariate(0.2))
 
 
-def _requests(random: Random, plan: Plan, unit_ms: float) -> Iterator[Strand]:
+def _requests(draw: Draw, plan: Plan) -> Iterator[Strand]:
+    unit_ms, random = draw.unit_ms, draw.random
     at_ms = unit_ms * random.uniform(1.0, 4.0)
     while at_ms < plan.duration_ms - unit_ms:
         name, size = random.choice(_SIZES)
-        resize = {"f": RESIZE, "key": "d0-0", "value": {"name": name, "value": str(size)}}
-        steps = (
-            Step("op", targets="random", options=resize),
-            Step("op", targets="random", options={"f": DESCRIBE, "key": "d0-0"}),
-            Step("op", options={"f": GROW, "key": RENEWED}),
+        resize = {"name": name, "value": str(size)}
+        yield strand(
+            at_ms,
+            do("op", "random", f=RESIZE, key="d0-0", value=resize),
+            do("op", "random", f=DESCRIBE, key="d0-0"),
+            do("op", f=GROW, key=RENEWED),
         )
-        yield Strand(round(at_ms, 1), steps)
         at_ms += unit_ms * (2.0 + random.expovariate(0.3))

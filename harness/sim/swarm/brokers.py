@@ -1,9 +1,8 @@
 """The swarm's draws of registered brokers (see `harness.sim.swarm.draw`).
 
-They use a stream of their own, so that the other draws of a seed do not depend on them. In four
-of ten seeds whose clients do not send to partitions every node's broker registers, with sessions
-short enough to expire within a fault. The workload is then drawn from those that need brokers,
-lists or topics.
+In four of ten seeds whose clients do not send to partitions every node's broker registers, with
+sessions short enough to expire within a fault. The workload is then drawn from those that need
+brokers, lists or topics.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any
 
 from cluster.systems.kraft import REGISTRATION
 from harness.plan.plan import Plan
+from harness.sim.swarm.steps import Draw, stream
 
 _SHARE = 0.4
 GROWING = ("partitions", "set")
@@ -24,17 +24,11 @@ _GROWTH_MAX_PER_S = 8.0
 
 def with_brokers(plan: Plan, unit_ms: float) -> Plan:
     """Draw whether a plan's nodes register, and the workload if they do."""
-    random = Random(f"swarm/{plan.seed}/brokers")
-    if random.random() >= _SHARE:
+    draw = stream(plan, "brokers", unit_ms)
+    if not draw.chance(_SHARE):
         return plan
-    session_ms = round(unit_ms * random.choice((0.5, 1.0, 3.0)))
-    settings = {
-        **plan.node_settings,
-        REGISTRATION: 1,
-        "broker.session.timeout.ms": session_ms,
-        "broker.heartbeat.interval.ms": max(1, round(session_ms * random.choice((0.1, 0.3)))),
-    }
-    workload, options = _workload(random)
+    settings = {**plan.node_settings, REGISTRATION: 1, **session_settings(draw)}
+    workload, options = _workload(draw.random)
     rate_per_s = plan.rate_per_s
     if workload in GROWING:
         rate_per_s = min(rate_per_s, _GROWTH_MAX_PER_S)
@@ -45,6 +39,15 @@ def with_brokers(plan: Plan, unit_ms: float) -> Plan:
         workload_options=options,
         rate_per_s=rate_per_s,
     )
+
+
+def session_settings(draw: Draw) -> dict[str, int]:
+    """Draw the length of brokers' sessions, and how often they say that they live."""
+    session_ms = round(draw.unit_ms * draw.random.choice((0.5, 1.0, 3.0)))
+    return {
+        "broker.session.timeout.ms": session_ms,
+        "broker.heartbeat.interval.ms": max(1, round(session_ms * draw.random.choice((0.1, 0.3)))),
+    }
 
 
 def _workload(random: Random) -> tuple[str, dict[str, Any]]:

@@ -27,16 +27,14 @@ from harness.plan.plan import Bounds, Plan
 from harness.plan.strands import Condition, Step, Strand
 from harness.sim.swarm.administration import with_administration
 from harness.sim.swarm.brokers import GROWING, with_brokers
-from harness.sim.swarm.disks import with_damage
-from harness.sim.swarm.fragments import FRAGMENTS, Draw, kill_parameters, strand
+from harness.sim.swarm.disks import with_damage, with_power_losses
+from harness.sim.swarm.fragments import FRAGMENTS
 from harness.sim.swarm.kafka import of_kafka, settings_of
+from harness.sim.swarm.leaders import with_stale_reads, with_starts
 from harness.sim.swarm.logs import with_logs
-from harness.sim.swarm.losses import with_losses
-from harness.sim.swarm.power import with_power_losses
 from harness.sim.swarm.second_tries import with_second_tries
-from harness.sim.swarm.stale_reads import with_stale_reads
-from harness.sim.swarm.starts import with_starts
-from harness.sim.swarm.topics import with_topics
+from harness.sim.swarm.steps import Draw, do, kill_parameters, strand
+from harness.sim.swarm.topics import with_losses, with_topics
 from harness.sim.swarm.voters import (
     with_cut_changes,
     with_one_voter,
@@ -154,7 +152,8 @@ def _draw(
         faults=(),
         strands=strands,
         bounds=Bounds(
-            liveness_ms=round(20_000 + 40 * unit_ms), events_max=_events_max(float(length_ms))
+            liveness_ms=round(20_000 + 40 * unit_ms),
+            events_max=_EVENTS_MAX + round(_EVENTS_PER_S_MAX * float(length_ms) / 1000.0),
         ),
     )
     changed = with_snapshots(with_voters(plain, unit_ms), unit_ms)
@@ -169,7 +168,7 @@ def _draw(
     else:
         asked = of_kafka(changed, raft, unit_ms)
     every = _with_operations(asked)
-    begun = tuple(strand for strand in every.strands if strand.at_ms < every.duration_ms)
+    begun = tuple(each for each in every.strands if each.at_ms < every.duration_ms)
     drawn = replace(every, strands=begun)  # no plan may hold what begins behind its end
     return replace(drawn, expectations=expectations_of(drawn), bounds=_bounds(drawn))
 
@@ -204,10 +203,6 @@ def _with_load(plan: Plan) -> Plan:
         rate_per_s=max(plan.rate_per_s, least_per_s),
         concurrency=max(plan.concurrency, min(_WORKERS_MAX, ceil(_WAITS_MIN * waits))),
     )
-
-
-def _events_max(duration_ms: float) -> int:
-    return _EVENTS_MAX + round(_EVENTS_PER_S_MAX * duration_ms / 1000.0)
 
 
 def _settings(random: Random) -> dict[str, int]:
@@ -296,16 +291,15 @@ def _strands(
                 until=_MOMENT_OF.get(phase),
                 within_ms=4 * unit_ms,
             )
-            made = Strand(round(at_ms, 1), (step,))
+            made = strand(at_ms, step)
         elif random.random() < share:
-            made = strand(random.choice(shaped), at_ms, maker)
+            made = strand(at_ms, *FRAGMENTS[random.choice(shaped)](maker))
         else:
-            kind = random.choice(plain)
-            made = Strand(round(at_ms, 1), (_plain(random, kind, unit_ms, ""),))
+            made = strand(at_ms, _plain(random, random.choice(plain), unit_ms, ""))
         strands.append(made)
         at_ms += unit_ms * (random.expovariate(1.0 / gap_units) + 0.5 * len(made.steps) ** 0.5)
         if random.random() < 0.15:
-            strands.append(Strand(round(at_ms, 1), (Step("heal"),)))
+            strands.append(strand(at_ms, do("heal")))
             at_ms += unit_ms * random.uniform(0.5, 2.0)
     return tuple(strands)
 
@@ -331,9 +325,7 @@ def _with_operations(plan: Plan) -> Plan:
         op = next(op for op in operations if not isinstance(op.value, list))
         return replace(step, options={"f": op.f, "key": op.key, "value": op.value})
 
-    strands = (
-        replace(strand, steps=tuple(map(of_workload, strand.steps))) for strand in plan.strands
-    )
+    strands = (replace(each, steps=tuple(map(of_workload, each.steps))) for each in plan.strands)
     return replace(plan, strands=tuple(strands))
 
 
@@ -371,7 +363,9 @@ def _options(random: Random, kind: str, unit_ms: float) -> dict[str, Any]:
         "kill": lambda: kill_parameters(random.choice(("any", "nothing", "everything"))),
         "loss": lambda: {"percent": random.choice((10, 40))},
         "duplicate": lambda: {"percent": random.choice((20, 80))},
-        "delay": lambda: _delay(round(random.choice((0.1, 0.5)) * unit_ms, 1)),
+        "delay": lambda: dict.fromkeys(
+            ("delay_ms", "jitter_ms"), round(random.choice((0.1, 0.5)) * unit_ms, 1) / 2
+        ),
         "hold": lambda: {"types": random.choice(MESSAGES)},
         "disk-slow": lambda: {"delay_ms": round(unit_ms * random.uniform(0.02, 0.5), 1)},
         "timer-rate": lambda: {"rate": round(2 ** random.uniform(-3, 3), 2)},
@@ -381,10 +375,6 @@ def _options(random: Random, kind: str, unit_ms: float) -> dict[str, Any]:
         "bit-flip": lambda: {"file": "quorum-state"},
     }
     return drawn[kind]() if kind in drawn else {}
-
-
-def _delay(most_ms: float) -> dict[str, Any]:
-    return {"delay_ms": most_ms / 2, "jitter_ms": most_ms / 2}
 
 
 def _partition(

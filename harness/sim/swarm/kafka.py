@@ -1,7 +1,7 @@
 """The swarm's draws for Kafka's raft module (see `harness.sim.swarm.draw`).
 
 They turn a plan of this repository's node into one of Kafka's: its settings, without the faults
-that it cannot be put under. Like the other draws of their own they use a stream of their own.
+that it cannot be put under.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from cluster.systems import kafka_raft
 from harness.plan.plan import Plan
 from harness.plan.step_verbs import is_fault
 from harness.plan.strands import Condition, Step, Strand
-from harness.sim.swarm.voters import cast
+from harness.sim.swarm.steps import ESTABLISHED, Draw, cast, cut_off, do, has, strand, stream
+from harness.sim.swarm.voters import VOTER_CHANGE
 
 _OWN_SHARE: Final = 0.3
 """Share of seeds with the settings that Kafka has by itself."""
@@ -26,7 +27,6 @@ _DYNAMIC_SHARE: Final = 0.5
 _LOST_SHARE: Final = 0.25
 """Share of seeds with voters in the log that end with the loss of a leader, for good."""
 _RIVALS_SHARE: Final = 0.5
-_ESTABLISHED: Final = Condition(established=True)
 _CALM_UNITS: Final = 10.0
 """After the other strands, before that: none of them may act any more."""
 _ELECTION_UNITS: Final = 40.0
@@ -55,17 +55,16 @@ def settings_of(seed: int) -> Mapping[str, int]:
 
 def of_kafka(plan: Plan, options: Mapping[str, str], unit_ms: float) -> Plan:
     """Make a drawn plan one of Kafka's raft module, of the release in `options`."""
-    random = Random(f"swarm/{plan.seed}/kafka")
-    plan = _with_lost_leader(_with_rival_changes(plan, unit_ms), random, unit_ms)
-    strands = tuple(_adapt(strand) for strand in plan.strands if _fits(strand))
-    changes = any(step.kind == "voters" for strand in strands for step in strand.steps)
+    draw = stream(plan, "kafka", unit_ms)
+    plan = _with_lost_leader(_with_rival_changes(plan, unit_ms), draw)
     drawn: dict[str, Any] = {
         key: plan.node_settings[key]
         for key, default in kafka_raft.SETTINGS.items()
         if plan.node_settings[key] != default
     } | _log_settings(plan)
+    plan = replace(plan, strands=tuple(map(_adapt, filter(_fits, plan.strands))))
     quorum = kafka_raft.STATIC
-    if changes or random.random() < _DYNAMIC_SHARE:
+    if has(plan, "voters") or draw.chance(_DYNAMIC_SHARE):
         quorum = kafka_raft.DYNAMIC
     return replace(
         plan,
@@ -74,7 +73,6 @@ def of_kafka(plan: Plan, options: Mapping[str, str], unit_ms: float) -> Plan:
         node_settings=drawn,
         # TCP repeats nothing, and Kafka relies on that.
         world=replace(plan.world, duplication=0.0),
-        strands=strands,
     )
 
 
@@ -84,7 +82,7 @@ def _log_settings(plan: Plan) -> dict[str, int]:
     Not how long segments are: Kafka appends what one Fetch brought, up to 8 MB, to one segment, and
     takes no shorter ones for that reason.
     """
-    if all(step.kind != "snapshot" for strand in plan.strands for step in strand.steps):
+    if not has(plan, "snapshot"):
         return {}
     random = Random(f"swarm/{plan.seed}/kafka-log")
     return {
@@ -93,45 +91,42 @@ def _log_settings(plan: Plan) -> dict[str, int]:
     }
 
 
-def _with_lost_leader(plan: Plan, random: Random, unit_ms: float) -> Plan:
+def _with_lost_leader(plan: Plan, draw: Draw) -> Plan:
     """Draw whether all is healed in the end and a leader then dies for good, amid a change.
 
     Only a strand that must be over by then stays, and none that changes voters: three voters of
     four, or two of three, are left, and they must elect a leader.
     """
+    unit_ms, random = draw.unit_ms, draw.random
     observers = plan.world.observers
     if not observers or plan.nodes - observers < 3 or random.random() >= _LOST_SHARE:
         return plan
     at_ms = round(plan.duration_ms + _CALM_UNITS * unit_ms, 1)
     kept = tuple(
-        strand
-        for strand in plan.strands
-        if _end_ms(strand) < at_ms and all(step.kind != "voters" for step in strand.steps)
+        each
+        for each in plan.strands
+        if _end_ms(each) < at_ms and all(step.kind != "voters" for step in each.steps)
     )
     within_ms = round(_ELECTION_UNITS * unit_ms, 1)
     moment = random.choice((None, Condition(at="@B", event=random.choice(("voters", "append")))))
+    kill_ms = round(unit_ms * random.choice((0.0, 0.1)) * random.random(), 1)
     steps = (
-        Step("heal"),
-        Step(
+        do("heal"),
+        do(
             "cast",
             after_ms=round(2 * unit_ms, 1),
-            until=Condition(established=True),
+            until=ESTABLISHED,
             within_ms=within_ms,
             strict=True,
-            options={"names": {"A": "leader", "B": "follower"}},
+            names={"A": "leader", "B": "follower"},
         ),
-        Step("voters", targets=f"node:n{plan.nodes}", options={"change": "add"}),
-        Step(
-            "kill",
-            after_ms=round(unit_ms * random.choice((0.0, 0.1)) * random.random(), 1),
-            targets="@A",
-            until=moment,
-            within_ms=round(2 * unit_ms, 1),
-        ),
-        Step(
+        do("voters", f"node:n{plan.nodes}", change="add"),
+        do("kill", "@A", kill_ms, until=moment, within_ms=round(2 * unit_ms, 1)),
+        do(
             "expect",
             within_ms=within_ms,
-            options={"that": {"established": True, "epoch": "later"}, "property": "liveness"},
+            that={"established": True, "epoch": "later"},
+            property="liveness",
         ),
     )
     end_ms = at_ms + 2.2 * within_ms
@@ -144,36 +139,28 @@ def _with_rival_changes(plan: Plan, unit_ms: float) -> Plan:
     The leader must refuse: a change that another one, or its own epoch's start, is not committed
     before may be one of two by majorities that do not meet (Ongaro 2015).
     """
-    random = Random(f"swarm/{plan.seed}/rival-changes")
-    changes = any(step.kind == "voters" for strand in plan.strands for step in strand.steps)
-    if not changes or random.random() >= _RIVALS_SHARE:
+    draw = stream(plan, "rival-changes", unit_ms)
+    random = draw.random
+    if not has(plan, "voters") or random.random() >= _RIVALS_SHARE:
         return plan
     voters = plan.nodes - plan.world.observers
     away = [f"F{number}" for number in range(voters - voters // 2)]
-    last = f"node:n{plan.nodes}"
     strands = list(plan.strands)
     at_ms = unit_ms * random.uniform(2.0, 5.0)
     while at_ms < plan.duration_ms - unit_ms:
-        for_ms = round(unit_ms * random.uniform(0.5, 1.5), 1)
-        cut = Step("partition", for_ms=for_ms, options={"shape": "isolate"})
-        first = Step("voters", targets=last, options={"change": random.choice(("add", "remove"))})
-        until = _ESTABLISHED
+        for_ms, until = draw.span(0.5, 1.5), ESTABLISHED
+        first = do("voters", f"node:n{plan.nodes}", change=random.choice(("add", "remove")))
         begins = (
             cast(unit_ms, A="leader", **dict.fromkeys(away, "follower")),
-            replace(cut, targets=",".join(f"@{name}" for name in away)),
+            cut_off(",".join(f"@{name}" for name in away), for_ms=for_ms),
         )
         if random.random() < 0.5:
             until = Condition(event="epoch-start")
-            ended = Step("kill", targets="leader", for_ms=for_ms)
-            begins = (ended, replace(cut, targets="leader", until=until))
-        second = Step("voters", targets="follower", options={"change": "remove"})
-        strands += (
-            Strand(round(at_ms, 1), begins),
-            *(
-                Strand(round(at_ms, 1), (replace(step, until=until, within_ms=4 * unit_ms),))
-                for step in (first, second)
-            ),
-        )
+            ended = do("kill", "leader", for_ms=for_ms)
+            begins = (ended, cut_off("leader", for_ms=for_ms, until=until))
+        second = do("voters", "follower", change="remove")
+        later = (replace(step, until=until, within_ms=4 * unit_ms) for step in (first, second))
+        strands += [strand(at_ms, *begins), *(strand(at_ms, step) for step in later)]
         at_ms += unit_ms * (4.0 + random.expovariate(0.3))
     return replace(plan, strands=tuple(strands))
 
@@ -196,14 +183,13 @@ def _mix(plan: Plan, options: Mapping[str, str]) -> Mapping[str, str]:
 
 def _adapt(strand: Strand) -> Strand:
     """Wait for what Kafka's nodes trace of a change of voters: that it is in the log."""
-    return replace(strand, steps=tuple(_adapt_step(step) for step in strand.steps))
 
+    def adapt(step: Step) -> Step:
+        if step.until is None or step.until.event != VOTER_CHANGE:
+            return step
+        return replace(step, until=replace(step.until, event="voters"))
 
-def _adapt_step(step: Step) -> Step:
-    until = step.until
-    if until is None or until.event != "voter-change":
-        return step
-    return replace(step, until=replace(until, event="voters"))
+    return replace(strand, steps=tuple(map(adapt, strand.steps)))
 
 
 def _fits(strand: Strand) -> bool:

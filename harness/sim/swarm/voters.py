@@ -1,10 +1,9 @@
 """The swarm's draws of voter changes and of snapshots (see `harness.sim.swarm.draw`).
 
-All use streams of their own, so that the other draws of a seed do not depend on them. About two
-seeds of five have voters in the log: up to two more nodes, an early upgrade of kraft.version, and
-then voters that are added, removed and wiped beside the seed's other faults. Two in five of these
-begin with a single voter, as a node that was formatted standalone does (KIP-853), and grow.
-Shaped strands repeat the schedules of known bugs of reconfiguration.
+About two seeds of five have voters in the log: up to two more nodes, an early upgrade of
+kraft.version, and then voters that are added, removed and wiped beside the seed's other faults. Two
+in five of these begin with a single voter, as a node that was formatted standalone does (KIP-853),
+and grow. Shaped strands repeat the schedules of known bugs of reconfiguration.
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
-from random import Random
 
 from cluster.systems.kraft import NODE_SETTINGS
 from harness.plan.plan import Plan
-from harness.plan.strands import Condition, Step, Strand
+from harness.plan.strands import Condition, Step
 from harness.sim.swarm.brokers import GROWING
-from harness.sim.swarm.fragments import kill_parameters
+from harness.sim.swarm.steps import Draw, cast, cut_off, do, has, heal, strand, stream
 
 VOTER_CHANGE = "voter-change"
 _ONE_VOTER_SHARE = 0.4
@@ -34,34 +32,34 @@ _OPERATION_BYTES = 64
 
 def with_voters(plan: Plan, unit_ms: float) -> Plan:
     """Draw whether a plan's voters change, and how."""
-    random = Random(f"swarm/{plan.seed}/voters")
+    draw = stream(plan, "voters", unit_ms)
+    random = draw.random
     if random.random() >= 0.4:
         return plan
     observers = random.choice((0, 1, 1, 2))
-    nodes = plan.nodes + observers
+    draw = replace(draw, nodes=plan.nodes + observers)
     strands = list(plan.strands)
-    at_ms = round(unit_ms * random.uniform(0.0, 0.5), 1)
-    strands.append(Strand(at_ms, (Step("voters", options={"change": "upgrade"}),)))
+    at_ms = draw.span(0.0, 0.5)
+    strands.append(strand(at_ms, do("voters", change="upgrade")))
     # The upgrade needs every voter's endpoints (UpdateRaftVoter): two fetch time-outs.
     fetch_ms = float(plan.node_settings["controller.quorum.fetch.timeout.ms"])
     at_ms += 2.5 * fetch_ms + unit_ms * random.uniform(0.5, 2.0)
     while at_ms < plan.duration_ms - 0.5 * unit_ms:
         if random.random() < 0.35:
             make = random.choice(_SHAPED)
-            strands.append(Strand(round(at_ms, 1), tuple(make(random, unit_ms, nodes))))
+            strands.append(strand(at_ms, *make(draw)))
             at_ms += unit_ms * 4
         else:
-            strands.append(Strand(round(at_ms, 1), (_plain(random, unit_ms, nodes),)))
+            strands.append(strand(at_ms, _plain(draw)))
         at_ms += unit_ms * (0.3 + random.expovariate(0.5))
-    return replace(
-        plan, nodes=nodes, world=replace(plan.world, observers=observers), strands=tuple(strands)
-    )
+    world = replace(plan.world, observers=observers)
+    return replace(plan, nodes=draw.nodes, world=world, strands=tuple(strands))
 
 
 def with_one_voter(plan: Plan) -> Plan:
     """Draw whether a plan whose voters change begins with one, and all other nodes observe."""
-    random = Random(f"swarm/{plan.seed}/one-voter")
-    if not _changes_voters(plan) or random.random() >= _ONE_VOTER_SHARE:
+    draw = stream(plan, "one-voter", 0.0)
+    if not has(plan, "voters") or not draw.chance(_ONE_VOTER_SHARE):
         return plan
     return replace(plan, world=replace(plan.world, observers=plan.nodes - 1))
 
@@ -72,40 +70,31 @@ def with_own_removals(plan: Plan, unit_ms: float) -> Plan:
     The others are a majority with the leader, and none without it: nothing may be committed, and
     the leader must resign for want of a quorum (KAFKA-16530, KAFKA-16531).
     """
-    random = Random(f"swarm/{plan.seed}/own-removal")
+    draw = stream(plan, "own-removal", unit_ms)
     voters = plan.nodes - plan.world.observers
-    if not _changes_voters(plan) or voters < 3 or random.random() >= _OWN_REMOVAL_SHARE:
+    if not has(plan, "voters") or voters < 3 or not draw.chance(_OWN_REMOVAL_SHARE):
         return plan
     away = [f"F{number}" for number in range(voters // 2)]
     strands = list(plan.strands)
-    at_ms = unit_ms * random.uniform(4.0, 8.0)
+    at_ms = unit_ms * draw.random.uniform(4.0, 8.0)
     while at_ms < plan.duration_ms - 3 * unit_ms:
-        span_ms = round(unit_ms * random.uniform(2.0, 4.0), 1)
-        cut = Step(
-            "partition",
-            targets=",".join(f"@{name}" for name in away),
-            for_ms=span_ms,
-            options={"shape": "isolate"},
-        )
+        span_ms = draw.span(2.0, 4.0)
         steps = (
             cast(unit_ms, A="leader", **dict.fromkeys(away, "follower")),
-            cut,
-            Step("voters", targets="@A", options={"change": "remove"}),
-            *(Step("op", targets="@A", after_ms=round(0.1 * unit_ms, 1)) for _ in range(2)),
-            Step("voters", targets="@A", after_ms=2 * span_ms, options={"change": "add"}),
+            cut_off(",".join(f"@{name}" for name in away), for_ms=span_ms),
+            do("voters", "@A", change="remove"),
+            *(do("op", "@A", round(0.1 * unit_ms, 1)) for _ in range(2)),
+            do("voters", "@A", 2 * span_ms, change="add"),
         )
-        strands.append(Strand(round(at_ms, 1), steps))
-        at_ms += span_ms + unit_ms * random.uniform(6.0, 12.0)
+        strands.append(strand(at_ms, *steps))
+        at_ms += span_ms + unit_ms * draw.random.uniform(6.0, 12.0)
     return replace(plan, strands=tuple(strands))
-
-
-def _changes_voters(plan: Plan) -> bool:
-    return any(step.kind == "voters" for strand in plan.strands for step in strand.steps)
 
 
 def with_snapshots(plan: Plan, unit_ms: float) -> Plan:
     """Draw whether nodes snapshot and clean their logs often, and faults that force snapshots."""
-    random = Random(f"swarm/{plan.seed}/snapshots")
+    draw = stream(plan, "snapshots", unit_ms)
+    random = draw.random
     if random.random() >= 0.4:
         return plan
     settings = {
@@ -121,24 +110,17 @@ def with_snapshots(plan: Plan, unit_ms: float) -> Plan:
     at_ms = unit_ms * random.uniform(1.0, 4.0)
     while at_ms < plan.duration_ms:
         word = random.choice(("leader", "follower", "random", "all"))
-        steps = [Step("snapshot", targets=word)]
+        steps = [do("snapshot", word)]
         if random.random() < 0.4:
-            steps = [Step("cast", options={"names": {"S": word if word != "all" else "random"}})]
-            steps.append(Step("snapshot", targets="@S"))
-            keep = random.choice(("any", "nothing"))
+            keep = draw.keep("any", "nothing")
             moment = Condition(at="@S", event=random.choice(("snapshot", "flush", "hw")))
-            down_ms = round(unit_ms * random.uniform(0.05, 1.0), 1)
-            steps.append(
-                Step(
-                    "kill",
-                    targets="@S",
-                    for_ms=down_ms,
-                    until=moment,
-                    within_ms=unit_ms,
-                    options=kill_parameters(keep),
-                )
-            )
-        strands.append(Strand(round(at_ms, 1), tuple(steps)))
+            down_ms = draw.span(0.05, 1.0)
+            steps = [
+                do("cast", names={"S": word if word != "all" else "random"}),
+                do("snapshot", "@S"),
+                do("kill", "@S", for_ms=down_ms, until=moment, within_ms=unit_ms, **keep),
+            ]
+        strands.append(strand(at_ms, *steps))
         at_ms += unit_ms * (1.0 + random.expovariate(0.3))
     return replace(plan, node_settings=settings, strands=tuple(strands))
 
@@ -148,22 +130,21 @@ def with_cut_changes(plan: Plan, unit_ms: float) -> Plan:
 
     A log may then begin at the very change that is truncated when they hear of the others again.
     """
-    random = Random(f"swarm/{plan.seed}/cut-changes")
-    is_cut = [any(map(_waits_for_change, strand.steps)) for strand in plan.strands]
-    if not _snapshots_often(plan) or not any(is_cut) or random.random() >= _CUT_SHARE:
+    draw = stream(plan, "cut-changes", unit_ms)
+    is_cut = [any(map(_waits_for_change, each.steps)) for each in plan.strands]
+    if not _snapshots_often(plan) or not any(is_cut) or not draw.chance(_CUT_SHARE):
         return plan
 
     def cut(step: Step) -> tuple[Step, ...]:
         if not _waits_for_change(step):
             return () if step.kind == "kill" else (step,)
-        longer = replace(step, for_ms=round(unit_ms * random.uniform(2.0, 5.0), 1))
-        return longer, Step("snapshot", targets=step.targets)
+        return replace(step, for_ms=draw.span(2.0, 5.0)), do("snapshot", step.targets)
 
     strands = [
-        replace(strand, steps=tuple(made for step in strand.steps for made in cut(step)))
+        replace(each, steps=tuple(made for step in each.steps for made in cut(step)))
         if cuts
-        else strand
-        for strand, cuts in zip(plan.strands, is_cut, strict=True)
+        else each
+        for each, cuts in zip(plan.strands, is_cut, strict=True)
     ]
     settings = {
         **plan.node_settings,
@@ -187,29 +168,24 @@ def with_pieces(plan: Plan, unit_ms: float) -> Plan:
     A newer snapshot may overtake a download, and another leader may have none of its id. Once all
     is quiet, no more of them may come than one node can load: else it never has one.
     """
-    random = Random(f"swarm/{plan.seed}/pieces")
+    draw = stream(plan, "pieces", unit_ms)
+    random = draw.random
     if not _snapshots_often(plan) or random.random() >= _PIECES_SHARE:
         return plan
+    piece_bytes = max(random.choice((300, 500)), _least_piece(plan))
     settings = {
         **plan.node_settings,
-        "controller.quorum.fetch.snapshot.max.bytes": max(
-            random.choice((300, 500)), _least_piece(plan)
-        ),
+        "controller.quorum.fetch.snapshot.max.bytes": piece_bytes,
         "kraftprobe.log.clean.interval.ms": round(10 * unit_ms),
     }
     strands = list(plan.strands)
     at_ms = unit_ms * random.uniform(2.0, 6.0)
     while at_ms < plan.duration_ms - unit_ms:
         kind = random.choice(("FetchSnapshotRequest", "FetchSnapshotResponse"))
-        steps = (
-            Step(
-                "hold",
-                for_ms=round(unit_ms * random.uniform(0.2, 2.0), 1),
-                options={"types": kind, "then": random.choice(("deliver", "drop"))},
-            ),
-            Step("snapshot", targets="leader", after_ms=round(unit_ms * random.random(), 1)),
-        )
-        strands.append(Strand(round(at_ms, 1), steps))
+        held_ms, then = draw.span(0.2, 2.0), random.choice(("deliver", "drop"))
+        hold = do("hold", for_ms=held_ms, types=kind, then=then)
+        snapshot = do("snapshot", "leader", round(unit_ms * random.random(), 1))
+        strands.append(strand(at_ms, hold, snapshot))
         at_ms += unit_ms * (2.0 + random.expovariate(0.2))
     return replace(plan, node_settings=settings, strands=tuple(strands))
 
@@ -227,101 +203,59 @@ def _least_piece(plan: Plan) -> int:
 _WORDS = ("leader", "follower", "follower", "random", "random")
 
 
-def _plain(random: Random, unit_ms: float, nodes: int) -> Step:
+def _plain(draw: Draw) -> Step:
     """Draw a single change of voters."""
-    kind = random.choice(("add", "add", "remove", "remove", "wipe", "resign"))
-    word = random.choice((*_WORDS, f"node:n{nodes}"))
+    kind = draw.random.choice(("add", "add", "remove", "remove", "wipe", "resign"))
+    word = draw.random.choice((*_WORDS, f"node:n{draw.nodes}"))
     if kind == "resign":
-        return Step("resign", targets="leader")
+        return do("resign", "leader")
     if kind == "wipe":
-        back_ms = round(unit_ms * random.choice((0.02, 0.3, 1.0)), 1)
-        repair_ms = round(unit_ms * random.choice((0.5, 3.0, 8.0)), 1)
-        return Step("disk-wipe", targets=word, for_ms=repair_ms, options={"back_ms": back_ms})
-    return Step("voters", targets=word, options={"change": kind})
+        back_ms = round(draw.unit_ms * draw.random.choice((0.02, 0.3, 1.0)), 1)
+        repair_ms = round(draw.unit_ms * draw.random.choice((0.5, 3.0, 8.0)), 1)
+        return do("disk-wipe", word, for_ms=repair_ms, back_ms=back_ms)
+    return do("voters", word, change=kind)
 
 
-def cast(unit_ms: float, **names: str) -> Step:
-    """Name nodes once there is a leader."""
-    until = Condition(established=True)
-    return Step("cast", until=until, within_ms=4 * unit_ms, options={"names": names})
-
-
-def _half(random: Random, unit_ms: float, nodes: int) -> list[Step]:
+def _half(draw: Draw) -> list[Step]:
     """A voter is changed, and cut off together with the leader when the change is appended."""
+    appended = Condition(at="@A", event=VOTER_CHANGE)
     steps = [
-        cast(unit_ms, D=f"node:n{nodes}", A="leader"),
-        Step("voters", targets="@D", options={"change": random.choice(("add", "add", "remove"))}),
-        Step(
-            "partition",
-            targets="@A,@D",
-            until=Condition(at="@A", event=VOTER_CHANGE),
-            within_ms=2 * unit_ms,
-            for_ms=round(unit_ms * random.uniform(0.5, 3.0), 1),
-            options={"shape": "isolate"},
-        ),
+        cast(draw.unit_ms, D=f"node:n{draw.nodes}", A="leader"),
+        do("voters", "@D", change=draw.random.choice(("add", "add", "remove"))),
+        cut_off("@A,@D", until=appended, within_ms=2 * draw.unit_ms, for_ms=draw.span(0.5, 3.0)),
     ]
-    if random.random() < 0.5:
-        steps.append(
-            Step(
-                "kill",
-                targets="@A",
-                after_ms=round(unit_ms * random.uniform(0.1, 1.0), 1),
-                for_ms=round(unit_ms * random.uniform(0.5, 2.0), 1),
-                options=kill_parameters(random.choice(("any", "nothing"))),
-            )
-        )
+    if draw.chance(0.5):
+        after_ms, for_ms = draw.span(0.1, 1.0), draw.span(0.5, 2.0)
+        steps.append(do("kill", "@A", after_ms, for_ms=for_ms, **draw.keep("any", "nothing")))
     return steps
 
 
-def _ongaro(random: Random, unit_ms: float, nodes: int) -> list[Step]:
+def _ongaro(draw: Draw) -> list[Step]:
     """A change that only its leader has, then another by the next leader (Ongaro's bug of 2015)."""
+    begun = Condition(at="all", event="epoch-start", epoch="later")
+    names = {"B": "leader", "D": "follower"}
     return [
-        cast(unit_ms, E=f"node:n{nodes}", A="leader"),
-        Step(
-            "partition",
-            targets="@A,@E",
-            for_ms=round(unit_ms * random.uniform(1.5, 4.0), 1),
-            options={"shape": "isolate"},
-        ),
-        Step("voters", targets="@E", options={"change": "add"}),
-        Step(
-            "cast",
-            until=Condition(at="all", event="epoch-start", epoch="later"),
-            within_ms=3 * unit_ms,
-            options={"names": {"B": "leader", "D": "follower"}},
-        ),
-        Step("voters", targets="@A", options={"change": "remove"}),
-        Step(
-            "partition",
-            for_ms=round(unit_ms * random.uniform(0.5, 2), 1),
-            options={"shape": "links", "links": "@B-@D"},
-        ),
+        cast(draw.unit_ms, E=f"node:n{draw.nodes}", A="leader"),
+        cut_off("@A,@E", for_ms=draw.span(1.5, 4.0)),
+        do("voters", "@E", change="add"),
+        do("cast", until=begun, within_ms=3 * draw.unit_ms, names=names),
+        do("voters", "@A", change="remove"),
+        do("partition", for_ms=draw.span(0.5, 2), shape="links", links="@B-@D"),
     ]
 
 
-def _wipe(random: Random, unit_ms: float, nodes: int) -> list[Step]:
+def _wipe(draw: Draw) -> list[Step]:
     """A record is on two voters only; one of them is wiped, and the other goes down."""
-    del nodes
-    span = round(unit_ms * random.uniform(0.3, 1.0), 1)
+    unit_ms, wait_ms = draw.unit_ms, draw.span(0.3, 1.0)
+    back_ms = round(0.02 * unit_ms, 1)
+    asked_ms = round(0.1 * unit_ms, 1)  # the leader is asked whether B can be replaced
     return [
         cast(unit_ms, A="leader", B="follower", C="follower"),
-        Step("partition", targets="@C", options={"shape": "isolate"}),
-        Step(
-            "disk-wipe",
-            targets="@B",
-            after_ms=span,
-            for_ms=round(5 * unit_ms, 1),
-            options={"back_ms": round(0.02 * unit_ms, 1)},
-        ),
-        Step(
-            "kill",
-            targets="@A",
-            after_ms=round(0.1 * unit_ms, 1),  # the leader is asked whether B can be replaced
-            for_ms=round(unit_ms * random.uniform(2.0, 4.0), 1),
-            options={"keep": "nothing"},
-        ),
-        Step("heal", targets="@C", options={"fault": "partition"}),
+        cut_off("@C"),
+        do("disk-wipe", "@B", wait_ms, for_ms=round(5 * unit_ms, 1), back_ms=back_ms),
+        do("kill", "@A", asked_ms, for_ms=draw.span(2.0, 4.0), keep="nothing"),
+        heal("partition", "@C"),
     ]
 
 
-_SHAPED: tuple[Callable[[Random, float, int], list[Step]], ...] = (_half, _ongaro, _wipe)
+_SHAPED: tuple[Callable[[Draw], list[Step]], ...] = (_half, _ongaro, _wipe)

@@ -17,7 +17,7 @@ from harness.sim.runner import run_plan
 from harness.sim.swarm.coverage import cell, empty, steer_for, universe
 from harness.sim.swarm.draw import Steer, draw
 from harness.sim.swarm.logs import ends_process
-from harness.sim.swarm.losses import LED_UNCLEANLY, RETAINED
+from harness.sim.swarm.topics import LED_UNCLEANLY, RETAINED
 from tests.harness.sim.plans import read_plan
 from workloads.data.log_client import (
     ASK_WRONG,
