@@ -45,7 +45,7 @@ _COMMANDS = {
     "list": ("listing:list_", "List systems, workloads, faults, campaigns or mutants."),
     "log": ("dump:log", "Look into a node's logs."),
     "reproduce": (
-        "reproduce:reproduce",
+        "shrink:reproduce",
         "Look for a failed run's violation in the simulated world.",
     ),
     "replay": ("sim:replay", "Run a stored plan again in simulation and print its story."),

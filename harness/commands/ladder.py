@@ -12,9 +12,8 @@ from checkers.verdict import EXIT_CODES, Status, worst
 from cluster.names import unknown
 from harness.commands.options import RUNS, Command, number_option, path_option, shown_options
 from harness.errors import UsageError, is_expected, one_line
-from harness.ladder.climb import Climb, climb, other_outcomes
+from harness.ladder.climb import Climb, climb, other_outcomes, table, write
 from harness.ladder.rungs import label, rungs
-from harness.ladder.table import table, write
 from harness.terminal.answers import Shown, answer
 from harness.terminal.progress import progress_bar
 

@@ -39,8 +39,7 @@ from harness.sim.batch.batch import Batch, run_on_spark, run_plainly
 from harness.sim.batch.chunks import BatchPlan, plan_of
 from harness.sim.batch.summary import lines_of
 from harness.sim.findings import SimResult
-from harness.sim.runner import run, run_plan
-from harness.sim.stored_run import run_stored
+from harness.sim.runner import run, run_plan, run_stored
 from harness.sim.story import story_of
 from harness.sim.swarm.draw import draw
 from harness.terminal.answers import Shown, answer
@@ -143,7 +142,9 @@ def sim(
     else:
         assert seed is not None, "one of the three is given"
         single = draw(seed, mutant=chosen, duration_ms=duration_ms, system=asked)
-    return _run_single(single, out, shown)
+    if out is not None:
+        return _run_stored(single, out, shown)
+    return _print_result(single, run_plan(single), shown)
 
 
 @click.command(cls=Command)
@@ -178,12 +179,6 @@ def replay(file: Path, out: Path | None, shown: Shown) -> int:
             f"{result.property or 'nothing'}: node, simulator or checks have changed"
         )
     return _print_result(plan, result, shown, {"story": story})
-
-
-def _run_single(plan: Plan, out: Path | None, shown: Shown) -> int:
-    if out is not None:
-        return _run_stored(plan, out, shown)
-    return _print_result(plan, run_plan(plan), shown)
 
 
 def _run_stored(plan: Plan, out: Path, shown: Shown) -> int:

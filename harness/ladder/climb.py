@@ -1,4 +1,4 @@
-"""Runs a rung's sides and compares what came of them with what must.
+"""Runs a rung's sides and compares what came of them with what must; the table of all.
 
 A rung *holds* when a run of its one side FAILed by its check, and a run of its other side PASSed,
 and none FAILed. Otherwise it is one of two things, which differ for whoever gates on it:
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,11 @@ from checkers.verdict import Status
 from cluster.backends.registry import SIM
 from cluster.values import valueclass
 from harness.doctor.impossible_faults import settle
-from harness.ladder.rungs import Rung
+from harness.ladder.rungs import Rung, label, rungs
+from harness.page_sections import read_section, write_section
 from harness.plan.document import in_simulation
 from harness.run.run_to_verdict import run_unseen
+from harness.sim.calibration.score import interval
 from harness.sim.runner import run_plan
 from results.judge.pipeline import judge
 
@@ -130,3 +132,60 @@ def run_side(document: Mapping[str, Any], runs: Path) -> Outcome:
         if check.status is Status.FAIL
     }
     return Outcome(results.status, failed, time.monotonic() - began, store.folder)
+
+
+SECTION = "ladder"
+"""Of the page (`harness.page_sections`)."""
+_HEAD = (
+    "| rung | what goes wrong | FAIL on | found | PASS on | passed | check | backend | s a run |\n"
+    "|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def row(climbed: Climb) -> str:
+    """Render the row of a rung that was run."""
+    rung, runs = climbed.rung, len(climbed.fails)
+    low, high = interval(climbed.found, runs)
+    return _row(
+        rung,
+        f"{climbed.found} of {runs} ({low:.0%} to {high:.0%})",
+        f"{climbed.passed} of {len(climbed.passes)}",
+        f"{climbed.seconds:.0f}",
+    )
+
+
+def table(climbs: Iterable[Climb]) -> str:
+    """Render the table of what was run."""
+    return "\n".join([_HEAD, *(row(climbed) for climbed in climbs if not climbed.refusal)])
+
+
+def write(page: Path, climbs: Iterable[Climb]) -> None:
+    """Put the rows between the marks of a page; rungs that were not run keep theirs.
+
+    Raises UsageError where the page has no marks, OSError.
+    """
+    known = rows_of(read_section(page, SECTION))
+    rows = {**known, **{c.rung.id: row(c) for c in climbs if not c.refusal}}
+    lines = [rows.get(name) or _row(rung, "", "", "") for name, rung in rungs().items()]
+    write_section(page, SECTION, [_HEAD, *lines])
+
+
+def rows_of(section: str) -> Mapping[str, str]:
+    """Return the rows of a table by the id of their rung."""
+    rows = (line for line in section.splitlines() if line.startswith("| `"))
+    return {line.split("`")[1]: line for line in rows}
+
+
+def _row(rung: Rung, found: str, passed: str, seconds: str) -> str:
+    cells = (
+        f"`{rung.id}`",
+        rung.about,
+        label(rung.fails),
+        found,
+        label(rung.passes),
+        passed,
+        f"`{rung.check}`",
+        rung.backend,
+        seconds,
+    )
+    return f"| {' | '.join(cells)} |"

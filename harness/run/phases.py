@@ -25,8 +25,7 @@ from cluster.values import valueclass
 from harness.plan.plan import Plan
 from harness.run.final_reads import Cells, FinalReads, read_all
 from harness.run.generators.base import NEMESIS, Generator, Worker, seconds
-from harness.run.generators.flow import Of, Phases, UntilOk
-from harness.run.generators.routing import Clients, Nemesis, Together
+from harness.run.generators.flow import Clients, Nemesis, Of, Phases, Together, UntilOk
 from harness.run.generators.timing import At, Patience, Spaced, TimeLimit, Until
 from harness.run.interpreter import HarnessError, Interpreter
 from harness.run.nemesis import NemesisClient

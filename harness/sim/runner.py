@@ -2,6 +2,15 @@
 
 Violations during the run decide; without one the workload's checkers judge the history, and where
 they ask for more than final reads, what is on the nodes' disks.
+
+A run with a folder (`run_stored`) is judged by the ordinary pipeline:
+
+    DIR/plan.json, history.jsonl, nodes/<node>/{trace.jsonl, metadata/, evidence/},
+    results.json, report.html, junit.xml     as of every run (results/store/run_store.py)
+    DIR/story.txt                            the run's story (harness.sim.story)
+
+Violations during the run are in the journal as `violation` and judged by the check `monitor`, so
+the folder's verdict is that of the run. `kraftprobe replay DIR/plan.json` repeats it.
 """
 
 from __future__ import annotations
@@ -18,13 +27,20 @@ from checkers.nodes import durability
 from checkers.registry import CheckSpec, RunInput, find_check, run_check
 from checkers.runs import answers, exercised, monitor
 from checkers.verdict import CheckResult, Status
+from harness.errors import UsageError
 from harness.evidence import node_disks
+from harness.judge.verdict_output import judge_and_report
 from harness.plan.plan import Plan
 from harness.plan.step_verbs import is_fault
 from harness.plan.stored_document import plan_document
+from harness.plan.system_request import request_of
 from harness.run.strands.progress import coverage
 from harness.sim.findings import SimResult, of_check
 from harness.sim.play import Played, few_collections, play
+from harness.sim.story import story_of
+from harness.terminal.answers import Shown
+from results.judge import pipeline
+from results.store.evidence_files import STATE_FILE
 from results.store.run_store import RunStore
 
 _OF_RUNS = (answers.NAME, monitor.NAME)
@@ -55,7 +71,8 @@ def judge(played: Played) -> SimResult:
         reads = dict(played.reads.reads)
         checks = (*played.plan.make_workload().checks(), *map(CheckSpec, _OF_RUNS))
         left = Evidence(played.plan.node_names, {}, {}, {}, reads)
-        if any(_reads_disks(spec) for spec in checks):
+        others = (find_check(spec) for spec in checks if spec.name != durability.NAME)
+        if any(check.scope == "evidence" for check in others):
             left = replace(_left_behind(played), final_reads=reads)
         run = RunInput(played.events, operations, left)
         results = [run_check(spec, run) for spec in checks]
@@ -107,10 +124,6 @@ def _reasons(results: Sequence[CheckResult], status: Status) -> Iterator[str]:
             yield f"{result.checker}: {result.summary}"
 
 
-def _reads_disks(spec: CheckSpec) -> bool:
-    return spec.name != durability.NAME and find_check(spec).scope == "evidence"
-
-
 def _left_behind(played: Played) -> Evidence:
     """Decode what the nodes left, as of a stored run."""
     plan = played.plan
@@ -121,3 +134,32 @@ def _left_behind(played: Played) -> Evidence:
         node_disks.collect(store, plan.node_names)
         found = store.evidence(store.plan()).evidence
     return replace(found, run_clock=run_clock(played.events))
+
+
+def run_stored(plan: Plan, folder: Path, shown: Shown = Shown.LINES) -> int:
+    """Run a plan into a new folder, judge and report; returns the exit code of the verdict.
+
+    Raises UsageError when the folder is not empty.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder}: is not empty")
+    store = RunStore(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    command = f"kraftprobe replay {folder.name}/plan.json"
+    started = plan.kind.versions(request_of(plan))
+    store.begin(plan_document(plan, folder.name, command, started))
+    played, result = _play(plan, store)
+    violation = result.violations[0] if result.violations else None
+    story = "\n".join(story_of(played, violation))
+    (folder / "story.txt").write_text(story + "\n", encoding="utf-8")
+    store.end_recording()
+    return judge_and_report(store, pipeline.judge, with_report=True, shown=shown)
+
+
+def _play(plan: Plan, store: RunStore) -> tuple[Played, SimResult]:
+    with store.journal_writer() as journal:
+        played = play(plan, journal, store.folder)
+    for read in played.reads.reads.values():
+        store.write_evidence(read.node, STATE_FILE, [read])
+    node_disks.collect(store, plan.node_names)
+    return played, judge(played)

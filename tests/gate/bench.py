@@ -19,7 +19,7 @@ from harness.plan.stored_document import checks_for
 from harness.plan.strands import Step, Strand
 from harness.sim.batch.batch import Batch, run_plainly
 from harness.sim.batch.chunks import BatchPlan
-from harness.sim.stored_run import run_stored
+from harness.sim.runner import run_stored
 from results.judge.pipeline import judge
 from results.store import digests
 from results.store.digests import Step as DigestStep

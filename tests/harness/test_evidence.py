@@ -16,7 +16,7 @@ from harness.evidence import node_disks
 from harness.evidence.node_disks import EvidenceError, decode_log
 from harness.evidence.recomputation import made_anew
 from harness.plan.strands import Step, Strand
-from harness.sim.stored_run import run_stored
+from harness.sim.runner import run_stored
 from results.judge.pipeline import judge
 from results.store.run_store import RunStore
 from tests.harness.sim.plans import sim_plan

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.history import EventType
-from harness.run.generators.flow import EachWorker, Of, Phases, UntilOk
-from harness.run.generators.routing import Clients, Nemesis, Together
+from harness.run.generators.flow import Clients, EachWorker, Nemesis, Of, Phases, Together, UntilOk
 from harness.run.generators.timing import At, BackOff, Patience, Rate, Spaced, TimeLimit, Until
 from tests.harness.world import Limit, invocations, play, times_s
 from workloads.base import Completion, Op

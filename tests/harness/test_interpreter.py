@@ -11,8 +11,7 @@ import pytest
 
 from checkers.history import EventType
 from cluster.backends.sim.loop import run
-from harness.run.generators.flow import EachWorker, Of
-from harness.run.generators.routing import Clients
+from harness.run.generators.flow import Clients, EachWorker, Of
 from harness.run.generators.timing import Rate
 from harness.run.interpreter import HarnessError, Interpreter
 from harness.run.recorder import Recorder
@@ -198,7 +197,7 @@ sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests.harness.world import Client
 from harness.run.generators.flow import Of
-from harness.run.generators.routing import Clients
+from harness.run.generators.flow import Clients
 from harness.run.interpreter import Interpreter
 from harness.run.recorder import Recorder
 from results.store.journal import JournalWriter

@@ -10,9 +10,8 @@ from benchmarks import page
 from checkers.verdict import Status
 from harness.commands import ladder as command
 from harness.ladder import climb as climbing
-from harness.ladder.climb import Outcome, climb, other_outcomes, run_side
+from harness.ladder.climb import Outcome, climb, other_outcomes, rows_of, run_side, write
 from harness.ladder.rungs import Rung, label, rungs
-from harness.ladder.table import rows_of, write
 from harness.plan.document import from_document, in_simulation
 from tests.command_line import kraftprobe
 from tests.kafka_release import raft_jars

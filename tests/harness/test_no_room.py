@@ -160,7 +160,7 @@ def test_a_simulation_without_room_names_its_folder(tmp_path, monkeypatch, argum
     def refuse(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as the system's: no file's name
 
-    monkeypatch.setattr("harness.sim.stored_run.story_of", refuse)
+    monkeypatch.setattr("harness.sim.runner.story_of", refuse)
     monkeypatch.setattr("harness.sim.batch.batch.Batch.finish", refuse)
     ran = kraftprobe("sim", *arguments, "--out", tmp_path / "out")
     assert ran.exit_code == 2

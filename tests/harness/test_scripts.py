@@ -21,7 +21,7 @@ from cluster.node.log.types import OffsetAndEpoch
 from harness.cli import main
 from harness.commands import kafka as kafka_command
 from harness.commands import machine
-from harness.commands import reproduce as reproduce_command
+from harness.commands import shrink as reproduce_command
 from harness.sim.shrink.reproduce import Search
 
 DOCS = Path(__file__).parents[2] / "docs" / "setup.md"

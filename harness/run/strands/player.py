@@ -26,10 +26,16 @@ from harness.plan.plan import Plan
 from harness.plan.step_verbs import is_fault
 from harness.plan.strands import CONDITION, Condition, Step, step_name
 from harness.run.recorder import Recorder
-from harness.run.strands.conditions import Cast, Outcomes, TraceEvent
+from harness.run.strands.conditions import (
+    Cast,
+    Outcomes,
+    TraceEvent,
+    choose,
+    links_of,
+    parameters_of,
+)
 from harness.run.strands.excuses import Excuse, Excuses
 from harness.run.strands.progress import Act, Expectation, Play, Timers, begin_act
-from harness.run.strands.targets import choose, links_of, parameters_of
 from nemeses import drive
 from nemeses.at_once import begin
 from nemeses.base import Injection, View, refusal
@@ -205,21 +211,27 @@ class Player:
             play.done()
             return
         excuse = self.excuses.begin(step.kind)
-        going_on = _Once(play.done)
         acted = asyncio.Event()
         self._begun[acted] = play.number, step.kind
+        is_over = False
 
         def go_on() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                play.done()
+
+        def note_act() -> None:
             self._begun.pop(acted, None)
             acted.set()
-            going_on()
+            go_on()
 
-        injecting = self._inject_fault(play, step, parameters, excuse, go_on)
+        injecting = self._inject_fault(play, step, parameters, excuse, note_act)
         if at_event:  # runs to its first await within the event
             self._keep(begin(injecting))
         else:
             self._spawn(injecting)
-        self.timers.call_later(self._acted_within_ms, going_on)
+        self.timers.call_later(self._acted_within_ms, go_on)
 
     async def _inject_fault(
         self,
@@ -344,15 +356,3 @@ class Player:
         value = {**injection.value(phase), "entry": entry, **more}
         kind = EventType.OK if injection.verified else EventType.INFO
         self._recorder.note(injection.fault, value, kind)
-
-
-class _Once:
-    """Calls a callback at the first of several calls."""
-
-    def __init__(self, act: Callable[[], None]) -> None:
-        self._act: Callable[[], None] | None = act
-
-    def __call__(self) -> None:
-        act, self._act = self._act, None
-        if act is not None:
-            act()

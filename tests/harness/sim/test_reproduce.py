@@ -12,9 +12,8 @@ from checkers.verdict import CheckResult, Status
 from harness.errors import UsageError
 from harness.plan.document import from_document
 from harness.plan.strands import Step, Strand
-from harness.sim.runner import run_plan
+from harness.sim.runner import run_plan, run_stored
 from harness.sim.shrink.reproduce import neighbours, red_run, search
-from harness.sim.stored_run import run_stored
 from results.store.model import RunResults
 from tests.command_line import kraftprobe
 from tests.harness.sim.kafka_runs import plan_of

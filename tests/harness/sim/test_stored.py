@@ -9,8 +9,7 @@ from checkers.verdict import EXIT_CODES, Status
 from cluster.node.kraft.quorum.control_state import ControlState
 from harness.plan.plan import Plan
 from harness.plan.strands import Step, Strand
-from harness.sim.runner import run_plan
-from harness.sim.stored_run import run_stored
+from harness.sim.runner import run_plan, run_stored
 from harness.sim.swarm.draw import draw
 from tests.harness.sim.plans import read_script, sim_plan
 
