@@ -23,13 +23,9 @@ def source_digest() -> str:
 
     A process reads them once: what was changed since is not what it runs.
     """
-    return _digest(tuple((package, _folder(package)) for package in PACKAGES))
-
-
-def _folder(package: str) -> Path:
-    file = import_module(package).__file__
-    assert file is not None, f"{package} is a package with a file"
-    return Path(file).parent
+    return _digest(
+        tuple((each, Path(str(import_module(each).__file__)).parent) for each in PACKAGES)
+    )
 
 
 @cache

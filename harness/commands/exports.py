@@ -41,10 +41,6 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | None) else str(value)
 
 
-def _json(table: pa.Table) -> bytes:
-    return json.dumps(rows_of(table), indent=1).encode("ascii") + b"\n"
-
-
 def _csv(table: pa.Table) -> bytes:
     """Return the table with an apostrophe before what a spreadsheet would take for a formula."""
     for number, field in enumerate(table.schema):
@@ -65,7 +61,7 @@ def _parquet(table: pa.Table) -> bytes:
 FORMATS: Mapping[str, Callable[[pa.Table], bytes]] = {
     ".parquet": _parquet,
     ".csv": _csv,
-    ".json": _json,
+    ".json": lambda table: json.dumps(rows_of(table), indent=1).encode("ascii") + b"\n",
 }
 """By the ending of a file's name."""
 

@@ -108,7 +108,11 @@ def image(tag: str | None, shown: Shown) -> int:
     For jobs whose machine has a docker engine and no Python. It is built once for each state of the
     code; nothing is pushed.
     """
-    say = _say if shown is Shown.LINES else _unsaid
+
+    def say(line: str) -> None:
+        if shown is Shown.LINES:
+            click.echo(f"kraftprobe: {line}", err=True)
+
     with closing(connect()) as client:
         client.api.timeout = BUILD_TIMEOUT_S
         host = asyncio.run(ensure_image(client, say))
@@ -125,11 +129,3 @@ def _also_named(client: docker.DockerClient, name: str, tag: str) -> None:
         client.images.get(name).tag(tag)
     except EngineErrors as error:
         raise BackendError(f"--tag {tag}: the engine refuses it: {reason(error)}") from error
-
-
-def _say(line: str) -> None:
-    click.echo(f"kraftprobe: {line}", err=True)
-
-
-def _unsaid(_: str) -> None:
-    """Say nothing."""

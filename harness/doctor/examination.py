@@ -11,6 +11,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +52,12 @@ class Examination:
         """Render the findings: the same names as in plans; true means tried and seen to work."""
         return {
             "can_run": self.can_run,
-            "machine": {what: _probe_json(probe) for what, probe in self.machine.items()},
+            "machine": {what: asdict(probe) for what, probe in self.machine.items()},
             "backends": {
                 name: {
-                    **_probe_json(tried.backend),
-                    "abilities": {n: _probe_json(p) for n, p in tried.abilities.items()},
-                    "faults": {n: _probe_json(p) for n, p in tried.faults.items()},
+                    **asdict(tried.backend),
+                    "abilities": {n: asdict(p) for n, p in tried.abilities.items()},
+                    "faults": {n: asdict(p) for n, p in tried.faults.items()},
                 }
                 for name, tried in self.backends.items()
             },
@@ -125,10 +126,6 @@ def _cell(probe: Probe | None) -> Text:
     if probe is None:
         return Text("-", style="dim")
     return Text("yes", style="green") if probe.possible else Text("NO", style="red")
-
-
-def _probe_json(probe: Probe) -> dict[str, Any]:
-    return {"possible": probe.possible, "reason": probe.reason, "remedy": probe.remedy}
 
 
 def _backend(name: str, inventory: str | None, steps: Steps) -> Tried:

@@ -243,44 +243,26 @@ def _parameters(
     random: Random, choices: tuple[dict[str, Any], ...], *, aim_at_leader: bool
 ) -> dict[str, Any]:
     if aim_at_leader:
-        at_leader = [choice for choice in choices if _is_at_leader(choice)]
+        at_leader = [choice for choice in choices if "leader" in choice.values()]
         choices = tuple(at_leader) or choices
     return dict(random.choice(choices))
 
 
-def _is_at_leader(parameters: Mapping[str, Any]) -> bool:
-    return any(value == "leader" for value in parameters.values())
+def steps(entries: Sequence[Entry]) -> list[tuple[float, str, int]]:
+    """Order all injections and heals by time: (second, verb, number of the entry).
 
+    At the same moment heals come first; but a fault of length 0 is injected before it is healed.
+    """
 
-@valueclass
-class Turn:
-    """One moment of a schedule: entry number `entry` is injected or healed."""
+    def place(turn: tuple[float, str, int]) -> tuple[float, int, int]:
+        at_s, verb, number = turn
+        return at_s, 1 if verb == "inject" else 0 if entries[number].for_s else 2, number
 
-    at_s: float
-    verb: str
-    entry: int
-
-
-def steps(entries: Sequence[Entry]) -> list[Turn]:
-    """Order all injections and heals by time; at the same moment heals come first."""
-    both = [
-        step
-        for number, entry in enumerate(entries)
-        for step in (
-            Turn(entry.at_s, "inject", number),
-            Turn(entry.at_s + entry.for_s, "heal", number),
-        )
-    ]
-    # But a fault of length 0 is injected before it is healed.
-    order = {"heal": 0, "inject": 1}
-    return sorted(
-        both,
-        key=lambda step: (
-            step.at_s,
-            2 if step.verb == "heal" and entries[step.entry].for_s == 0 else order[step.verb],
-            step.entry,
-        ),
-    )
+    turns = []
+    for number, entry in enumerate(entries):
+        turns.append((entry.at_s, "inject", number))
+        turns.append((entry.at_s + entry.for_s, "heal", number))
+    return sorted(turns, key=place)
 
 
 ROWS_MAX = 10_000

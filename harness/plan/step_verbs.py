@@ -26,7 +26,6 @@ from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from cluster.names import unknown
 from cluster.schemas import Schema, Text, render
-from cluster.values import valueclass
 from harness.errors import PlanError
 from harness.plan.field_types import Json
 from nemeses.links.grudges import ends_of
@@ -34,14 +33,6 @@ from nemeses.registry import FAULTS
 
 TARGETS = ("leader", "follower", "followers", "random", "minority", "majority", "all")
 """Target words of an `op`, a `heal`, a `cast`, beside `@NAME` and `node:n2`."""
-
-
-@valueclass
-class Option:
-    """An option of a verb: its type for pydantic, and its default."""
-
-    type: Any
-    default: Any
 
 
 def takes_targets(kind: str) -> bool:
@@ -74,20 +65,20 @@ _TABLE = Annotated[
     dict[str, Any], Field(min_length=1, description="a condition that says something")
 ]
 
-VERBS: Mapping[str, Mapping[str, Option]] = {
+VERBS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
     "wait": {},
-    "cast": {"names": Option(_NAMES, ...)},
+    "cast": {"names": (_NAMES, ...)},
     "op": {
-        "id": Option(Text, ""),
-        "f": Option(Text, "write"),
-        "key": Option(Text | None, None),
-        "value": Option(Annotated[Json, AfterValidator(_plain)], None),
+        "id": (Text, ""),
+        "f": (Text, "write"),
+        "key": (Text | None, None),
+        "value": (Annotated[Json, AfterValidator(_plain)], None),
     },
-    "expect": {"that": Option(_TABLE, ...), "property": Option(Text, "expectation")},
-    "heal": {"fault": Option(Annotated[Text, AfterValidator(_faults)], "")},
-    "release": {"links": Option(Annotated[Text, AfterValidator(_links)], "")},
+    "expect": {"that": (_TABLE, ...), "property": (Text, "expectation")},
+    "heal": {"fault": (Annotated[Text, AfterValidator(_faults)], "")},
+    "release": {"links": (Annotated[Text, AfterValidator(_links)], "")},
 }
-"""Verb -> its options."""
+"""Verb -> its options, each with its type for pydantic and its default."""
 
 
 def takes_for(kind: str) -> bool:
@@ -103,5 +94,4 @@ def is_fault(kind: str) -> bool:
 @cache
 def options_of(verb: str) -> Schema[BaseModel]:
     """Return the schema of a verb's options."""
-    options = {name: (option.type, option.default) for name, option in VERBS[verb].items()}
-    return Schema(create_model(verb, **options), PlanError)  # type: ignore[call-overload]
+    return Schema(create_model(verb, **VERBS[verb]), PlanError)  # type: ignore[call-overload]

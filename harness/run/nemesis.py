@@ -131,7 +131,8 @@ class NemesisClient:
 
     def timed_ops(self) -> list[tuple[float, Op]]:
         """List the schedule as operations with their times in seconds."""
-        return [(step.at_s, self._op(step.entry, step.verb)) for step in steps(self._schedule)]
+        turns = steps(self._schedule)
+        return [(at_s, self._op(number, verb)) for at_s, verb, number in turns]
 
     def open_heals(self) -> Iterator[Op]:
         """Yield the heals of open injections in `drive.heal_order`, as of the first `next`."""

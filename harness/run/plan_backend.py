@@ -30,7 +30,6 @@ from harness.signals.interrupt import interruptible, run_interruptible
 from nemeses.registry import needs_of
 
 Work = Callable[[], Coroutine[Any, Any, None]]
-Needs = frozenset[Need]
 Say = Callable[[str], None]
 
 
@@ -72,7 +71,7 @@ def place_of(
             system,
             run_folder,
             plan.nodes,
-            frozenset(_needs(plan) if needs is None else needs),
+            needs_of([*plan.faults, *fault_kinds(plan)]) if needs is None else frozenset(needs),
             plan.inventory,
             say,
         )
@@ -83,11 +82,6 @@ def place_of(
             clock_name(),
             lambda work, on_signal: run_interruptible(work(), on_signal),
         )
-
-
-def _needs(plan: Plan) -> Needs:
-    """Return the surroundings that the plan's faults need nodes to be started with."""
-    return needs_of([*plan.faults, *fault_kinds(plan)])
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from checkers.evidence import PHASE
 from checkers.history import NEMESIS, Event, EventType, Value
@@ -71,48 +71,19 @@ class Recorder:
         """
         return self._append(process, EventType.INVOKE, op, op.value, node=op.node)
 
-    def complete(self, process: int | str, op: Op, completion: Completion) -> Event:
+    def complete(self, process: int | str, op: Op, end: Completion) -> Event:
         """Journal the completion of what `process` invoked."""
-        return self._append(
-            process,
-            completion.type,
-            op,
-            completion.value,
-            error=completion.error,
-            node=completion.node,
-            offset=completion.offset,
-            epoch=completion.epoch,
-        )
+        more = {"error": end.error, "node": end.node, "offset": end.offset, "epoch": end.epoch}
+        return self._append(process, end.type, op, end.value, **more)
 
     def note(self, f: str, value: Value, type_: EventType = EventType.OK) -> Event:
         """Journal an observation, not an operation: a leader, a phase, a crash."""
         return self._append(NEMESIS, type_, Op(f), value)
 
     def _append(
-        self,
-        process: int | str,
-        type_: EventType,
-        op: Op,
-        value: Value,
-        *,
-        error: str | None = None,
-        node: str | None = None,
-        offset: int | None = None,
-        epoch: int | None = None,
+        self, process: int | str, type_: EventType, op: Op, value: Value, **more: Any
     ) -> Event:
-        event = Event(
-            self._index,
-            self.now_ns(),
-            process,
-            type_,
-            op.f,
-            op.key,
-            value,
-            error,
-            node,
-            offset,
-            epoch,
-        )
+        event = Event(self._index, self.now_ns(), process, type_, op.f, op.key, value, **more)
         self._journal.append(event)
         self._index += 1
         for listener in self._listeners:

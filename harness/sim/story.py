@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from checkers.history import NEMESIS, Event, EventType
 from harness.plan.plan import Plan
 from harness.plan.system_request import system_unlike_real
-from harness.run.strands.progress import Act
 from harness.sim.findings import Violation
 from harness.sim.play import Played
 from results.report.narration import (
@@ -47,11 +46,8 @@ def _setting(plan: Plan) -> str:
 def _acts(played: Played) -> Iterator[Line]:
     for act in played.acts:
         if act.kind not in ("op", "cast", "wait"):
-            yield Line(_ns(act.at_ms), FAULT, _act_text(act))
-
-
-def _act_text(act: Act) -> str:
-    return fault_text(act.kind, act.targets, act.roles, act.detail, undone=act.undone)
+            text = fault_text(act.kind, act.targets, act.roles, act.detail, undone=act.undone)
+            yield Line(_ns(act.at_ms), FAULT, text)
 
 
 def _clients(played: Played) -> Iterator[Line]:

@@ -58,9 +58,11 @@ def query(sql: str, entries: Sequence[Entry]) -> pa.Table:
     for name, (file, schema) in _STORED.items():
         paths = [entry.store.parquet_path.absolute() / file for entry in entries]
         files = [str(path) for path in paths if path.is_file()]
-        plain = pa.schema([(field.name, _plain(field.type)) for field in schema])
+        kinds = (getattr(field.type, "value_type", field.type) for field in schema)
+        plain = pa.schema([*zip(schema.names, kinds, strict=True)])
         tables[name] = ds.dataset(files, plain, filesystem=pafs.LocalFileSystem(), format=parquet)
-    tables |= figure_tables(entries if _names_any(sql) else ())
+    is_of_figures = any(name in sql.lower() for name in SCHEMAS)  # they are computed for it
+    tables |= figure_tables(entries if is_of_figures else ())
     try:
         import duckdb  # noqa: PLC0415  (an extra: nothing else needs it)
     except ImportError as error:
@@ -98,12 +100,3 @@ def _damage(stored: Iterable[ds.Dataset]) -> str:
                 run = Path(fragment.path).parent.parent
                 return f"{fragment.path}: damaged; kraftprobe check {run} writes it anew"
     return ""
-
-
-def _names_any(sql: str) -> bool:
-    """Whether a query may name a table of figures, which are computed for it."""
-    return any(name in sql.lower() for name in SCHEMAS)
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind

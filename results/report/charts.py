@@ -8,7 +8,7 @@ value in the page's light and one in its dark scheme. Texts come from a run, and
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -64,51 +64,45 @@ def _lanes(nodes: Sequence[str], spans: Sequence[FaultSpan], ruled: Sequence[Rei
     return list(dict.fromkeys(_text(name) for name in names))
 
 
-def _reign_bar(reign: Reign) -> dict[str, Any]:
+def _bar(
+    lane: str, span_ns: tuple[int, int], text: str, title: str, colour: str, *, band: bool = False
+) -> dict[str, Any]:
+    begin_ns, end_ns = span_ns
     return {
-        "lane": _text(reign.node),
-        "from": reign.begin_ns / _NS,
-        "to": reign.end_ns / _NS,
-        "text": f"epoch {reign.epoch}",
-        "title": f"{_text(reign.node)} says that it leads epoch {reign.epoch}",
-        "colour": "--leader",
-        "band": False,
+        "lane": _text(lane),
+        "from": begin_ns / _NS,
+        "to": end_ns / _NS,
+        "text": text,
+        "title": title,
+        "colour": colour,
+        "band": band,
     }
+
+
+def _reign_bar(reign: Reign) -> dict[str, Any]:
+    title = f"{_text(reign.node)} says that it leads epoch {reign.epoch}"
+    span_ns = reign.begin_ns, reign.end_ns
+    return _bar(reign.node, span_ns, f"epoch {reign.epoch}", title, "--leader")
 
 
 def _overlap_bars(overlap: Overlap) -> list[dict[str, Any]]:
     """Mark in the lane of each node that said so that another one said so, too."""
-    title = overlap_text(overlap)
-    return [
-        {
-            "lane": _text(reign.node),
-            "from": overlap.begin_ns / _NS,
-            "to": overlap.end_ns / _NS,
-            "text": "",
-            "title": title,
-            "colour": "--overlap",
-            "band": False,
-        }
-        for reign in overlap.ruled
-    ]
+    title, span_ns = overlap_text(overlap), (overlap.begin_ns, overlap.end_ns)
+    return [_bar(reign.node, span_ns, "", title, "--overlap") for reign in overlap.ruled]
 
 
-def _fault_bars(spans: list[FaultSpan], duration_ns: int) -> list[dict[str, Any]]:
+def _fault_bars(spans: list[FaultSpan], duration_ns: int) -> Iterator[dict[str, Any]]:
     names = sorted({span.fault for span in spans})
     colours = {name: _FAULT_ROLES[at % len(_FAULT_ROLES)] for at, name in enumerate(names)}
-    return [
-        {
-            "lane": _text(span.fault),
-            "from": span.begin_ns / _NS,
-            "to": (duration_ns if span.end_ns is None else span.end_ns) / _NS,
-            "text": _text(", ".join(span.targets)) + ("" if span.verified else " (did not bite)"),
-            "title": f"{_text(span.fault)} on {_text(', '.join(span.targets)) or 'nothing'}"
-            + ("" if span.healed else ", never measured to be healed"),
-            "colour": colours[span.fault] if span.verified else "--fail",
-            "band": span.verified and span.end_ns != span.begin_ns,
-        }
-        for span in spans
-    ]
+    for span in spans:
+        targets = _text(", ".join(span.targets))
+        text = targets + ("" if span.verified else " (did not bite)")
+        title = f"{_text(span.fault)} on {targets or 'nothing'}"
+        title += "" if span.healed else ", never measured to be healed"
+        colour = colours[span.fault] if span.verified else "--fail"
+        span_ns = span.begin_ns, duration_ns if span.end_ns is None else span.end_ns
+        band = span.verified and span.end_ns != span.begin_ns
+        yield _bar(span.fault, span_ns, text, title, colour, band=band)
 
 
 def _numbers(values: Floats) -> list[float | None]:

@@ -61,7 +61,9 @@ def render_junit(results: RunResults) -> bytes:
     for check, time_s in zip(checks, times_s(results, len(checks)), strict=True):
         _add_check(suite, check, f"{campaign}.check", time_s)
     for row, fault in zip(results.plan.get("skipped") or (), results.skipped, strict=False):
-        _add_skipped(suite, fault, row, f"{campaign}.fault")
+        reason = row.get("reason") if isinstance(row, dict) else ""
+        case = add_case(suite, f"{campaign}.fault", fault)
+        ET.SubElement(case, "skipped", message=clean(f"it cannot work there: {reason}"))
     ET.indent(suites, " ")
     document: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
     return document + b"\n"
@@ -143,12 +145,6 @@ def _add_check(suite: ET.Element, check: CheckResult, class_name: str, time_s: f
         found = check.anomalies
         lines = (f"{a.get('kind', 'anomaly')}: {a.get('explanation', '')}" for a in found)
         add_problem(case, check.status, check.summary, lines)
-
-
-def _add_skipped(suite: ET.Element, fault: str, row: object, class_name: str) -> None:
-    reason = row.get("reason") if isinstance(row, dict) else ""
-    message = clean(f"it cannot work there: {reason}")
-    ET.SubElement(add_case(suite, class_name, fault), "skipped", message=message)
 
 
 def clean(text: str) -> str:

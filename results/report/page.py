@@ -192,7 +192,8 @@ def _headline(
     if results.status is Status.PASS:
         operations = results.statistics.get("operations", 0)
         return (
-            f"{_count(len(ordered), 'check')} over {operations:,} operations found nothing wrong"
+            f"{len(ordered):,} check{'s' * (len(ordered) != 1)} over {operations:,} operations "
+            "found nothing wrong"
             + (f", but without {', '.join(results.skipped)}." if results.skipped else ".")
         )
     if story is not None:
@@ -202,10 +203,6 @@ def _headline(
         found = (context.operations.get(index) for index in indexes_of(anomaly))
         return headline_of(ordered[0].checker, anomaly, [o for o in found if o is not None])
     return f"{ordered[0].checker}: {ordered[0].summary}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _warnings(results: RunResults, events: Sequence[Event]) -> list[str]:

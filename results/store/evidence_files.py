@@ -16,6 +16,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -94,9 +95,10 @@ def load_evidence(nodes_folder: Path, nodes: Sequence[str]) -> LoadedEvidence:
                 f"log ended at {state.get('logEndOffset')}: it was cut"
             )
             del logs[node]
-        _attempt(problems, snapshots, _read_snapshots, folder / SNAPSHOTS_FILE, node)
+        read = partial(_read_all, _snapshot)
+        _attempt(problems, snapshots, read, folder / SNAPSHOTS_FILE, node)
         held = folder / PARTITION_LOGS_FILE
-        _attempt(problems, partition_logs, _read_partition_logs, held, node)
+        _attempt(problems, partition_logs, partial(_read_all, _partition_log), held, node)
         _attempt(problems, final_reads, _read_final_read, folder / STATE_FILE, node)
         path = nodes_folder / node / "trace.jsonl"
         if _attempt(problems, traces, _read_trace, path, node) is not None:
@@ -193,8 +195,8 @@ def _record(node: str, fields: dict[str, Any]) -> LogRecord:
     )
 
 
-def _read_snapshots(path: Path, node: str) -> list[Snapshot]:
-    return [snapshot for _, snapshot in _rows(path, node, _snapshot)]
+def _read_all(make: Callable[[str, dict[str, Any]], _T], path: Path, node: str) -> list[_T]:
+    return [row for _, row in _rows(path, node, make)]
 
 
 def _snapshot(node: str, fields: dict[str, Any]) -> Snapshot:
@@ -204,16 +206,9 @@ def _snapshot(node: str, fields: dict[str, Any]) -> Snapshot:
 
 def _pairs(records: object) -> list[tuple[str, Mapping[str, Any]]]:
     match records:
-        case list() if all(_is_pair(record) for record in records):
+        case list() if all(isinstance(r, list) and [*map(type, r)] == [str, dict] for r in records):
             return [(kind, value) for kind, value in records]
     raise StoreError("records must be pairs of a kind and an object")
-
-
-def _is_pair(record: object) -> bool:
-    match record:
-        case [str(), dict()]:
-            return True
-    return False
 
 
 def _row_of_log(log: PartitionLog) -> dict[str, Any]:
@@ -226,10 +221,6 @@ def _row_of_log(log: PartitionLog) -> dict[str, Any]:
         "damage": log.damage,
         "batches": batches,
     }
-
-
-def _read_partition_logs(path: Path, node: str) -> list[PartitionLog]:
-    return [log for _, log in _rows(path, node, _partition_log)]
 
 
 def _partition_log(node: str, fields: dict[str, Any]) -> PartitionLog:
@@ -269,7 +260,7 @@ def _read_quorum_state(path: Path, node: str) -> dict[str, Any]:
 
 def _read_final_read(path: Path, node: str) -> FinalRead | None:
     """Take the last line: a node may have been read again until it had caught up."""
-    reads = [read for _, read in _rows(path, node, _final_read)]
+    reads = _read_all(_final_read, path, node)
     return reads[-1] if reads else None
 
 

@@ -7,21 +7,24 @@ DIR/calibration.md    the score and a row for each mutant
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from cluster.values import valueclass
 from extensions.plain_files import read_plain
 from harness.errors import BatchError
 from harness.sim.calibration import score
-from harness.sim.calibration.trial import try_clean, try_mutant
+from harness.sim.calibration.trial import CleanTrial, Trial, try_clean, try_mutant
 from harness.source_digest import source_digest
 from results.store.files import write_atomically
 
 VERSION = 1
 _BYTES_MAX = 1 << 26
+_ROWS = TypeAdapter(tuple[list[Trial], list[CleanTrial]])
 
 
 @valueclass
@@ -100,24 +103,7 @@ def read_calibration(path: Path) -> dict[str, Any]:
     """Read a stored calibration. Raises BatchError."""
     try:
         found = json.loads(read_plain(path, bytes_max=_BYTES_MAX))
-        _check(found["trials"], found["clean"])
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+        _ROWS.validate_json(json.dumps((found["trials"], found["clean"])), strict=True)
+    except (ValueError, RecursionError, LookupError, TypeError) as error:
         raise BatchError(f"{path}: this is no calibration") from error
     return dict(found)
-
-
-def _check(trials: Sequence[Mapping[str, Any]], clean: Sequence[Mapping[str, Any]]) -> None:
-    """Raise one of the errors of a wrong form unless rows have what the score reads."""
-    for row in trials:
-        row["mutant"].startswith("")
-        for finding in (row["found"], row["alone"]):
-            if finding is not None:
-                _ = finding["property"], finding["seed"] + finding["seeds"] + finding["cpu_s"]
-        _ = (
-            row["cpu_s"] + row["seeds"] + row["errors"],
-            row["is_reached"],
-            row["layer"],
-            row["title"].split(),
-        )
-    for row in clean:
-        _ = row["verdict"], row["seed"]

@@ -189,7 +189,7 @@ def _strand(act: Acted, random: Random, jitter_ms: float, *, by_role: bool) -> S
 
 def _acts(plan: Plan, events: Sequence[Event]) -> Iterator[Acted]:
     """Yield every verified fault, in order."""
-    began_ms = _faults_began_ms(events)
+    began_ms = next((at / _NS_PER_MS for name, at in phases(events) if name == "faults"), 0.0)
     invoked: dict[tuple[str, int | str], Event] = {}
     healed = _heals(events)
     leader = ""
@@ -204,15 +204,16 @@ def _acts(plan: Plan, events: Sequence[Event]) -> Iterator[Acted]:
             invoked[event.f, entry] = event
         elif value.get("verified") is True:
             begun = invoked.get((event.f, entry), event)
-            at_ms = begun.time_ns / _NS_PER_MS - began_ms
+            at_ms = begun.time_ns / _NS_PER_MS
             targets = tuple(map(str, value.get("targets", ())))
+            ends_ms = (end_ms for end_ms in healed.get((event.f, entry), ()) if end_ms > at_ms)
             yield Acted(
                 event.f,
                 _parameters(plan, begun, entry),
                 targets,
                 _role(targets, leader, plan.node_names),
-                round(at_ms, 1),
-                _length(healed, event, entry, at_ms + began_ms),
+                round(at_ms - began_ms, 1),
+                next((round(end_ms - at_ms, 1) for end_ms in ends_ms), None),
             )
 
 
@@ -239,10 +240,6 @@ def _role(targets: tuple[str, ...], leader: str, nodes: tuple[str, ...]) -> str:
     return "followers" if set(targets) == set(nodes) - {leader} else ""
 
 
-def _faults_began_ms(events: Sequence[Event]) -> float:
-    return next((at / _NS_PER_MS for name, at in phases(events) if name == "faults"), 0.0)
-
-
 def _heals(events: Sequence[Event]) -> dict[tuple[str, int | str], list[float]]:
     """Return (fault, entry) -> times at which its heals ended, in ms of the run."""
     found: dict[tuple[str, int | str], list[float]] = {}
@@ -252,13 +249,3 @@ def _heals(events: Sequence[Event]) -> dict[tuple[str, int | str], list[float]]:
         if done and isinstance(value.get("entry"), int | str):
             found.setdefault((event.f, value["entry"]), []).append(event.time_ns / _NS_PER_MS)
     return found
-
-
-def _length(
-    healed: Mapping[tuple[str, int | str], Sequence[float]],
-    event: Event,
-    entry: int | str,
-    at_ms: float,
-) -> float | None:
-    later = [end_ms for end_ms in healed.get((event.f, entry), ()) if end_ms > at_ms]
-    return round(later[0] - at_ms, 1) if later else None

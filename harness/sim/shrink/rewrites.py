@@ -99,23 +99,26 @@ def halves(plan: Plan) -> Iterator[Plan]:
 
 def with_step(plan: Plan, number: int, position: int, step: Step) -> Plan:
     """Replace a step."""
-    strands = list(plan.strands)
-    steps = list(strands[number].steps)
+    steps = list(plan.strands[number].steps)
     steps[position] = step
-    strands[number] = replace(strands[number], steps=tuple(steps))
+    return with_strand(plan, number, steps=tuple(steps))
+
+
+def with_strand(plan: Plan, number: int, **changes: Any) -> Plan:
+    """Change fields of a strand."""
+    strands = list(plan.strands)
+    strands[number] = replace(strands[number], **changes)
     return replace(plan, strands=tuple(strands))
 
 
 def without_step(plan: Plan, number: int, position: int) -> Plan:
     """Drop a step; the next one waits for both pauses."""
-    strands = list(plan.strands)
-    steps = list(strands[number].steps)
+    steps = list(plan.strands[number].steps)
     gone = steps.pop(position)
     if position < len(steps):
         later = steps[position]
         steps[position] = replace(later, after_ms=round(later.after_ms + gone.after_ms, 3))
-    strands[number] = replace(strands[number], steps=tuple(steps))
-    return replace(plan, strands=tuple(strands))
+    return with_strand(plan, number, steps=tuple(steps))
 
 
 def retarget(plan: Plan, number: int, position: int, targets: tuple[str, ...]) -> Plan:

@@ -30,15 +30,15 @@ time is up.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from cluster.backends.sim.settings import SimSettings
 from cluster.systems.kraft import NODE_SETTINGS
 from harness.plan.document import expectations_of, from_document
 from harness.plan.plan import Plan
-from harness.plan.strands import ScriptedOp, Strand
 from harness.sim.findings import Violation
 from harness.sim.play import Played, play
 from harness.sim.runner import run
@@ -53,11 +53,10 @@ from harness.sim.shrink.rewrites import (
     rounder,
     with_a_node_less,
     with_step,
+    with_strand,
     without_late,
     without_step,
 )
-
-T = TypeVar("T")
 
 EVENTS_MAX = 12
 """Target of shrinking: as many fault and operation events as a reader can follow."""
@@ -154,7 +153,8 @@ class Shrinker:
         """Shrink until a round changes nothing. The given plan must fail."""
         assert self.fails(plan), f"it does not violate {self.wanted}"
         best = self._bound(plan)
-        for name, single in (("cut short", self._end_early), ("strands", self._strands)):
+        strands = partial(self._ddmin, "strands")
+        for name, single in (("cut short", self._end_early), ("strands", strands)):
             best = self._pass(name, single, best)
             self._be_brief(best)
         best = self._pass("materialise", self._materialise, best)
@@ -163,8 +163,8 @@ class Shrinker:
         passes = (
             ("materialise", self._materialise),
             ("cut short", self._end_early),
-            ("strands", self._strands),
-            ("operations", self._operations),
+            ("strands", strands),
+            ("operations", partial(self._ddmin, "operations")),
             ("steps", self._steps),
             ("flatten", self._flatten),
             ("gaps", self._gaps),
@@ -235,18 +235,6 @@ class Shrinker:
             plan = self._keep(without_late(replace(plan, duration_s=shorter / 1000.0)), plan)
         return plan
 
-    def _strands(self, plan: Plan) -> Plan:
-        def build(strands: Sequence[Strand]) -> Plan:
-            return replace(plan, strands=tuple(strands))
-
-        return self._ddmin(plan, plan.strands, build)
-
-    def _operations(self, plan: Plan) -> Plan:
-        def build(operations: Sequence[ScriptedOp]) -> Plan:
-            return replace(plan, operations=tuple(operations))
-
-        return self._ddmin(plan, plan.operations, build)
-
     def _steps(self, plan: Plan) -> Plan:
         for number in range(len(plan.strands)):
             for position in reversed(range(len(plan.strands[number].steps))):
@@ -257,22 +245,24 @@ class Shrinker:
         strands = tuple(strand for strand in plan.strands if strand.steps)
         return self._keep(replace(plan, strands=strands), plan)
 
-    def _ddmin(self, plan: Plan, items: Sequence[T], build: Callable[[Sequence[T]], Plan]) -> Plan:
-        """Drop parts, large ones first, each size in one sweep from the end to the beginning.
+    def _ddmin(self, name: str, plan: Plan) -> Plan:
+        """Drop parts of a list, large ones first, each size in one sweep from end to beginning.
 
         ddmin without its restarts: late parts are dropped first, since less depends on them. Large
         parts of long lists are also tried with other seeds.
         """
-        best, left = plan, tuple(items)
-        if left and self.fails(build(())):
-            return build(())
+        best, left = plan, tuple(getattr(plan, name))
+        none: Any = {name: ()}
+        if left and self.fails(replace(plan, **none)):
+            return replace(plan, **none)
         size = max(1, len(left) // 2)
         while left and not self.out_of_time:
             end = len(left)
             while end > 0 and not self.out_of_time:
                 start = max(0, end - size)
                 rest = left[:start] + left[end:]
-                candidate = replace(build(rest), seed=best.seed)
+                kept: Any = {name: rest}
+                candidate = replace(plan, **kept, seed=best.seed)
                 many = self._is_race and len(left) > _MANY and size >= len(left) // 8
                 found = self._somewhere(candidate, _PATIENCE_S if many else 0.0)
                 if found is not None:
@@ -407,17 +397,15 @@ class Shrinker:
         return plan
 
     def _values(self, plan: Plan) -> Plan:
-        for number in range(len(plan.strands)):
-            for simpler in rounder(plan.strands[number].at_ms):
-                strands = list(plan.strands)
-                strands[number] = replace(strands[number], at_ms=simpler)
-                plan = self._keep(replace(plan, strands=tuple(strands)), plan)
+        for number, strand in enumerate(plan.strands):
+            for simpler in rounder(strand.at_ms):
+                plan = self._keep(with_strand(plan, number, at_ms=simpler), plan)
             for position in range(len(plan.strands[number].steps)):
                 plan = self._step_values(plan, number, position)
-        for position in range(len(plan.operations)):
-            for simpler in rounder(plan.operations[position].at_ms):
+        for position, operation in enumerate(plan.operations):
+            for simpler in rounder(operation.at_ms):
                 operations = list(plan.operations)
-                operations[position] = replace(operations[position], at_ms=simpler)
+                operations[position] = replace(operation, at_ms=simpler)
                 plan = self._keep(replace(plan, operations=tuple(operations)), plan)
         for simpler in rounder(plan.duration_ms):
             if simpler >= 1:
@@ -431,12 +419,9 @@ class Shrinker:
             for simpler in () if value is None else rounder(value):
                 change: dict[str, Any] = {name: simpler}
                 changed = replace(plan.strands[number].steps[position], **change)
-                candidate = with_step(plan, number, position, changed)
-                plan = self._keep(candidate, plan)
+                plan = self._keep(with_step(plan, number, position, changed), plan)
         step = plan.strands[number].steps[position]
-        if step.for_ms is not None:
-            candidate = with_step(plan, number, position, replace(step, for_ms=None))
-            plan = self._keep(candidate, plan)
+        plan = self._keep(with_step(plan, number, position, replace(step, for_ms=None)), plan)
         for key in sorted(step.options):
             step = plan.strands[number].steps[position]
             value = step.options[key]
