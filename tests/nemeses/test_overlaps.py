@@ -30,7 +30,7 @@ def healthy(view: WorldView) -> dict[str, object]:
         "states": [node.state for node in world.nodes.values()],
         "cut": world.mesh.cuts(),
         "shapes": [link.shape for link in links],
-        "rules": [rule for rule in world.mesh.rules if not rule.ended],
+        "holds": [hold for hold in world.mesh.holds if hold.links],
         "rates": [node.clock.rate for node in world.nodes.values()],
         "skews": [round(node.clock.skew_ms, 6) for node in world.nodes.values()],
         "disks": [

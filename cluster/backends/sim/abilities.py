@@ -28,7 +28,7 @@ from cluster.backends.abilities import (
 from cluster.backends.base import BackendError, Link, NodeState, Probe
 from cluster.backends.links.shapes import PERFECT, missing_effects
 from cluster.backends.sim import medium
-from cluster.backends.sim.links import LinksMatch, Rule, travel_ms
+from cluster.backends.sim.links import Hold, travel_ms
 from cluster.backends.sim.mesh import Mesh
 from cluster.backends.sim.world import SimWorld
 from cluster.backends.terms import ONE_NODE
@@ -114,33 +114,30 @@ class SimMessages:
     def __init__(self, world: SimWorld) -> None:
         self._mesh = world.mesh
         self._made = 0
-        self._holds: dict[str, tuple[Rule, LinksMatch]] = {}
+        self._holds: dict[str, Hold] = {}
 
     async def probe(self) -> Probe:
         return Probe(possible=True)
 
     async def hold(self, links: Sequence[Link], types: Sequence[str]) -> str:
-        match = LinksMatch(frozenset(links), frozenset(types))
         self._made += 1
         name = f"hold-{self._made}"
-        self._holds[name] = self._mesh.add_rule(match, "hold"), match
+        self._holds[name] = hold = Hold(frozenset(links), frozenset(types))
+        self._mesh.add_hold(hold)
         return name
 
     async def count_held(self, name: str) -> int | None:
-        return len(self._holds[name][0].held) if name in self._holds else None
+        return len(self._holds[name].held) if name in self._holds else None
 
     async def release(self, name: str, links: Sequence[Link] = (), *, deliver: bool = True) -> int:
         if name not in self._holds:
             return 0
-        rule, match = self._holds[name]
-        left = match.links.difference(links) if links else frozenset[Link]()
-        out = [m for m in rule.held if (m.link.source, m.link.target) not in left]
-        rule.held = [m for m in rule.held if (m.link.source, m.link.target) in left]
-        if left:
-            rule.match = LinksMatch(left, match.kinds)
-            self._holds[name] = rule, rule.match
-        else:
-            rule.end()
+        hold = self._holds[name]
+        left = hold.links.difference(links) if links else frozenset[Link]()
+        out = [m for m in hold.held if (m.link.source, m.link.target) not in left]
+        hold.held = [m for m in hold.held if (m.link.source, m.link.target) in left]
+        hold.links = left
+        if not left:
             del self._holds[name]
         if deliver:
             for message in out:

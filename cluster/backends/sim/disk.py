@@ -34,17 +34,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Protocol
 
 from cluster.backends.sim.medium import Change, File, Folder, Keep, Land, nothing_lands
 from cluster.node.ports import Completion, Random, nothing
-
-
-class OperationHook(Protocol):
-    """Called at each change that a node asks for, after it was queued or applied."""
-
-    def count(self) -> None:
-        """Count the change; may `crash` the disk."""
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +84,8 @@ class MemoryDisk:
         """Faults that an ability put in force (`DiskFault`) -> how many calls each has hit."""
         self.torn_path = ""
         """After a torn power loss: a file whose last write survived by half."""
-        self.on_operation: OperationHook | None = None
+        self.on_operation: Callable[[], None] | None = None
+        """Called at each change, after it was queued or applied; may `crash` the disk."""
         self._draw_sync_ms = draw_sync_ms
         self._powered = True
         self.syncs = 0
@@ -401,7 +394,7 @@ class MemoryDisk:
             if not self._syncing:
                 self._next()
         if self.on_operation is not None:
-            self.on_operation.count()
+            self.on_operation()
 
     def _next(self) -> None:
         """Apply the queued changes up to the first sync, and start that."""

@@ -1,23 +1,20 @@
-"""Directed links that misbehave at random, and rules that act on chosen messages."""
+"""Directed links that misbehave at random, and holds that keep chosen messages."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import get_args
 
 from cluster.backends.abilities import LinkShape
 from cluster.backends.sim.encoded import ENCODED, EncodedRequest, EncodedResponse
 from cluster.backends.sim.scheduler import Owner, Scheduler
 from cluster.backends.sim.settings import SimSettings, Span
 from cluster.node.kraft.messages import RaftRequest, RaftResponse
-from cluster.values import valueclass
-
-Action = Literal["hold", "drop"]
 
 CLIENT_PREFIX = "c"
-"""Names of harness clients begin with it; of link faults only a rule that names them hits them."""
+"""Names of harness clients begin with it; of link faults only a hold of their links hits them."""
 
 OVERTAKEN_MS = 10.0
 """Extra latency of a message that others are to overtake, on a link without a delay."""
@@ -38,79 +35,18 @@ def kind_of(message: object) -> str:
     return kind.__name__
 
 
-@valueclass
-class MessageMatch:
-    """Which messages a rule matches; None matches all. JSON-able."""
-
-    kind: str | None = None
-    """See `kind_of`: "VoteRequest", "VoteResponse", "FetchResponse", ..."""
-    source: str | None = None
-    target: str | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes of the message and their values, e.g. {"pre_vote": False}."""
-
-    def may(self, source: str, target: str) -> bool:
-        """Whether any message of this link may match."""
-        return self.source in {None, source} and self.target in {None, target}
-
-    def accepts(self, source: str, target: str, message: object) -> bool:
-        """Whether this message matches."""
-        return (
-            (self.kind is None or kind_of(message) == self.kind)
-            and self.may(source, target)
-            and all(
-                getattr(message, name, _NOTHING) == value for name, value in self.fields.items()
-            )
-        )
-
-
-_NOTHING = object()
-
-
-@valueclass
-class LinksMatch:
-    """Messages of some types over some links; no type: all types."""
+@dataclass(slots=True, eq=False)
+class Hold:
+    """Keeps messages of some types over some links; no type: all types."""
 
     links: frozenset[tuple[str, str]]
+    """Empty: it is over; what it kept stays with it."""
     kinds: frozenset[str]
-
-    def may(self, source: str, target: str) -> bool:
-        return (source, target) in self.links
-
-    def accepts(self, source: str, target: str, message: object) -> bool:
-        return self.may(source, target) and (not self.kinds or kind_of(message) in self.kinds)
-
-
-@dataclass(slots=True, eq=False)
-class Rule:
-    """An action on the messages that match, while the rule is in force.
-
-    `action`: "hold" keeps them in `held` until `release` or `drop_held`; "drop" loses them.
-    """
-
-    match: MessageMatch | LinksMatch
-    action: Action
     held: list[Transit] = field(default_factory=list)
-    ended: bool = False
 
     def wants(self, source: str, target: str, message: object) -> bool:
-        """Whether it acts on this message."""
-        return not self.ended and self.match.accepts(source, target, message)
-
-    def end(self) -> None:
-        """Act on nothing more; what is held stays held."""
-        self.ended = True
-
-    def release(self) -> int:
-        """Deliver what is held, in order, now; returns how many messages that are."""
-        held, self.held = self.held, []
-        for transit in held:
-            transit.deliver_late()
-        return len(held)
-
-    def drop_held(self) -> None:
-        """Lose what is held."""
-        self.held = []
+        """Whether it keeps this message."""
+        return (source, target) in self.links and (not self.kinds or kind_of(message) in self.kinds)
 
 
 @dataclass(slots=True, eq=False)
@@ -139,12 +75,12 @@ class LinkState:
         "back",
         "cut",
         "duplication",
+        "holds",
         "is_client",
         "kept",
         "loss",
         "low_ms",
         "passed",
-        "rules",
         "shape",
         "slow_ms",
         "slow_probability",
@@ -173,8 +109,8 @@ class LinkState:
         """Messages that wait for the link to be restored."""
         self.passed = 0
         """Messages that went over it since it was last cut or restored."""
-        self.rules: tuple[Rule, ...] | None = None
-        """Those that may match a message of it, in order; None: the mesh must select them anew."""
+        self.holds: tuple[Hold, ...] | None = None
+        """Those that may keep a message of it, in order; None: the mesh must select them anew."""
         self.stream = random.Random(f"{seed}/link/{source}/{target}")
 
     @property

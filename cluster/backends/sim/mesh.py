@@ -6,8 +6,8 @@ happens on another, and a run without one of its events stays nearly the same ru
 
 A link may delay a message, lose it, deliver it twice, or let a later one overtake it. A link that
 is cut loses messages or keeps them until it is restored, as a TCP connection does while it lives.
-A `Rule` does the same on purpose to the messages that it matches. Only a message that a rule held
-can be delivered after its sender or its receiver was restarted.
+A `Hold` keeps messages on purpose. Only one that a hold kept can be delivered after its sender or
+its receiver was restarted.
 
 Failures are those of `cluster.node.runtime.network`: NOT_SENT when the node is dead as the request
 is sent, DISCONNECTED when it dies before it has answered, TIMED_OUT for everything else. Loss and
@@ -21,16 +21,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from cluster.backends.sim.links import (
-    CLIENT_PREFIX,
-    RAFT_MESSAGES,
-    Action,
-    LinksMatch,
-    LinkState,
-    MessageMatch,
-    Rule,
-    Transit,
-)
+from cluster.backends.sim.links import CLIENT_PREFIX, RAFT_MESSAGES, Hold, LinkState, Transit
 from cluster.backends.sim.scheduler import Owner, Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.node.ports import Endpoint, Failure
@@ -176,8 +167,8 @@ class Mesh:
         self.settings = settings
         self.hosts: dict[str, Host] = {}
         """The live incarnation of each node that has one."""
-        self.rules: list[Rule] = []
-        """First match acts."""
+        self.holds: list[Hold] = []
+        """The first that wants a message keeps it."""
         self.on_ask: OnRequest = defaultdict(list)
         """Called with a node and each request that it sends."""
         self.on_serve: OnRequest = defaultdict(list)
@@ -235,15 +226,15 @@ class Mesh:
         """Send one message over a link, which may lose, keep, delay or repeat it.
 
         `deliver` delivers it on the connection that it was sent on; `deliver_late` also after that
-        connection is gone, for a message that a rule held.
+        connection is gone, for a message that a hold kept.
         """
-        rules = link.rules
-        if rules is None:
-            rules = tuple(rule for rule in self.rules if rule.match.may(link.source, link.target))
-            link.rules = rules
-        if rules:
-            late = Transit(self.scheduler, link, message, deliver_late, late_owner)
-            if self._intercept(late, rules):
+        holds = link.holds
+        if holds is None:
+            ends = link.source, link.target
+            holds = link.holds = tuple(hold for hold in self.holds if ends in hold.links)
+        for hold in holds:
+            if hold.wants(link.source, link.target, message):
+                hold.held.append(Transit(self.scheduler, link, message, deliver_late, late_owner))
                 return
         if link.cut:
             if link.stream.random() < self.settings.cut_keeps:
@@ -260,35 +251,22 @@ class Mesh:
         link.passed += 1
         self.scheduler.post(link.latency(), deliver, owner)
 
-    @staticmethod
-    def _intercept(late: Transit, rules: tuple[Rule, ...]) -> bool:
-        """Apply the first rule that matches; whether there is one."""
-        for rule in rules:
-            if rule.wants(late.link.source, late.link.target, late.message):
-                if rule.action == "hold":
-                    rule.held.append(late)
-                return True
-        return False
-
     # What faults do.
 
-    def add_rule(self, match: MessageMatch | LinksMatch, action: Action) -> Rule:
-        """Put a rule in force until it is ended."""
-        rule = Rule(match, action)
-        self._set_rules([*(other for other in self.rules if not other.ended), rule])
-        return rule
+    def add_hold(self, hold: Hold) -> None:
+        """Put a hold in force until it has no links."""
+        self._set_holds([*(other for other in self.holds if other.links), hold])
 
-    def _set_rules(self, rules: list[Rule]) -> None:
-        self.rules = rules
+    def _set_holds(self, holds: list[Hold]) -> None:
+        self.holds = holds
         for link in self._links.values():
-            link.rules = None
+            link.holds = None
 
-    def end_rules(self) -> None:
-        """End all rules and lose what they hold."""
-        for rule in self.rules:
-            rule.end()
-            rule.drop_held()
-        self._set_rules([])
+    def end_holds(self) -> None:
+        """End all holds and lose what they kept."""
+        for hold in self.holds:
+            hold.links, hold.held = frozenset(), []
+        self._set_holds([])
 
     def cut(self, source: str, target: str) -> None:
         """Cut a directed link: it carries no message until it is restored."""

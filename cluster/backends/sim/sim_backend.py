@@ -127,7 +127,7 @@ class SimBackend:
     """See `cluster.backends.base.Backend`. Nothing happens before `up`.
 
     Without `run_folder` nothing touches the real disk; with it `down` writes each node's files and
-    trace below `run_folder/nodes/<node>`, as a real node leaves them. `world` holds the rules,
+    trace below `run_folder/nodes/<node>`, as a real node leaves them. `world` has the holds,
     disks and clocks that tests use; the monitor attaches to it.
     """
 
@@ -193,7 +193,7 @@ class SimBackend:
             self._down = True
             await self.restore_links(self.links_cut())
             await self._shaping.shape(dict.fromkeys(self._shaping.shapes(), PERFECT))
-            self.world.mesh.end_rules()
+            self.world.mesh.end_holds()
             for node in self.nodes:
                 self.world.nodes[node].disk.full = False
                 self.world.nodes[node].disk.resume()

@@ -7,7 +7,7 @@ class Nth:
     def __init__(self, nth, act):
         self.left, self.act = nth, act
 
-    def count(self):
+    def __call__(self):
         self.left -= 1
         if self.left == 0:
             self.act()
@@ -20,6 +20,6 @@ def at_event(world, event, act, node=None, nth=1, **wanted):
     def observe(process, traced, fields):
         known = {name: fields.get(name) for name in wanted}
         if traced == event and node in (None, process.name) and known == wanted:
-            hook.count()
+            hook()
 
     world.observers.append(observe)

@@ -20,7 +20,7 @@ class StopAt:
         self.disk, self.left, self.keep, self.random = disk, count, keep, Random(seed)
         self.stopped = False
 
-    def count(self):
+    def __call__(self):
         self.left -= 1
         if self.left < 0 and not self.stopped:
             self.stopped = True
