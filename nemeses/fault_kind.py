@@ -84,12 +84,12 @@ class FaultKind:
         return tuple({"targets": t, **variant} for t in targets for variant in self.variants)
 
     async def probe(self, view: View) -> Probe:
-        ability = getattr(view.backend.abilities(), self.needs) if self.needs else None
+        ability: Any = getattr(view.backend.abilities(), self.needs) if self.needs else None
         if self.needs and ability is None:
             return absence(view, self.needs)
         if self.ability is not None:
             return await view.backend.probe(self.ability)
-        if ability is None:
+        if not hasattr(ability, "probe"):  # what it needs, if anything, works wherever it is
             return Probe(possible=True)
         parts = () if self.part is None else (self.part,)
         found: Probe = await ability.probe(*parts)

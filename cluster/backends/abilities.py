@@ -179,9 +179,6 @@ class Clocks(Protocol):
 class Timers(Protocol):
     """Monotonic clocks, and with them all time-outs of a node, that run fast or slow."""
 
-    async def probe(self) -> Probe:
-        """Whether a node's time can be made to run at another rate."""
-
     async def set(self, node: str, rate: float) -> None:
         """Let the node's clocks run `rate` times as fast as its host's from now on."""
 
@@ -283,9 +280,6 @@ class Disks(Protocol):
 class Detachable(Protocol):
     """Log directories beside that of the metadata, which can be taken away from a node."""
 
-    async def probe(self) -> Probe:
-        """Whether a directory can be taken away here."""
-
     async def detach(self, node: str) -> str:
         """Let every call to the node's last log directory fail until it is attached again.
 
@@ -346,9 +340,6 @@ class Crashes(Protocol):
 
 class Messages(Protocol):
     """Holding back messages between nodes, each a whole message of the protocol."""
-
-    async def probe(self) -> Probe:
-        """Whether messages can be distinguished by type, and held back."""
 
     async def hold(self, links: Sequence[Link], types: Sequence[str]) -> str:
         """Hold back messages of these types (none: all types) that are sent over these links.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from cluster.backends.abilities import Requests
-from cluster.backends.base import NodeState, Probe
+from cluster.backends.base import NodeState
 from nemeses.base import (
     Injection,
     Parameters,
@@ -32,10 +32,7 @@ class _Request(FaultKind):
     """What the two have in common: a signal to nodes that run."""
 
     target: ClassVar[str] = "random"
-
-    async def probe(self, view: View) -> Probe:
-        present = view.backend.abilities().requests is not None
-        return Probe(possible=True) if present else absence(view, "requests")
+    needs = "requests"
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         self.check(parameters, view.backend.nodes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster.backends.base import BackendError, Link, Probe
+from cluster.backends.base import BackendError, Link
 from cluster.backends.links.messages import KINDS, Held, Hold
 from cluster.backends.links.proxy import LinkProxies, Way
 
@@ -22,10 +22,6 @@ class LocalMessages:
         self._proxies = proxies
         self._made = 0
         self._holds: dict[str, Hold] = {}
-
-    async def probe(self) -> Probe:
-        """See `Messages.probe`: nothing of the machine is needed but the proxies."""
-        return Probe(possible=True)
 
     async def hold(self, links: Sequence[Link], types: Sequence[str]) -> str:
         hold = Hold(set(links), frozenset(KINDS[name] for name in types))

@@ -39,10 +39,6 @@ class HostDetachable:
         self._machines = machines
         self._folders = folders
 
-    async def probe(self) -> Probe:
-        """See `Detachable.probe`: a rename works everywhere."""
-        return Probe(possible=True)
-
     async def detach(self, node: str) -> str:
         _, *others = self._folders[node]
         for folder in reversed(others):

@@ -83,9 +83,6 @@ class SimTimers:
         self._clocks = {name: node.clock for name, node in world.nodes.items()}
         self._own = {name: clock.rate for name, clock in self._clocks.items()}
 
-    async def probe(self) -> Probe:
-        return Probe(possible=True)
-
     async def set(self, node: str, rate: float) -> None:
         """See `Timers.set`. Timers that are set already stay due when they were."""
         self._clocks[node].set_rate(rate * self._own[node])
@@ -115,9 +112,6 @@ class SimMessages:
         self._mesh = world.mesh
         self._made = 0
         self._holds: dict[str, Hold] = {}
-
-    async def probe(self) -> Probe:
-        return Probe(possible=True)
 
     async def hold(self, links: Sequence[Link], types: Sequence[str]) -> str:
         self._made += 1
@@ -265,9 +259,6 @@ class SimDetachable:
 
     def __init__(self, world: SimWorld) -> None:
         self._world = world
-
-    async def probe(self) -> Probe:
-        return Probe(possible=True)
 
     async def detach(self, node: str) -> str:
         _, *others = self._world.nodes[node].disks.items()
