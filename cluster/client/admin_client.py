@@ -1,4 +1,4 @@
-"""A client of the metadata: topics, configurations, the quorum, and final reads of all that.
+"""A client of the metadata: topics, placement, configurations, the quorum, and final reads.
 
 Each call is one request to the node that the caller names, with the outcomes of
 `cluster.client.caller`.
@@ -20,6 +20,7 @@ from cluster.client.caller import (
     metadata_of,
     only,
 )
+from cluster.client.data_client import TopicPartition
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from cluster.node.ports import Endpoint
@@ -32,6 +33,8 @@ CLIENT_METRICS_RESOURCE: Final = i8(16)
 BROKERS: Final = i8(1)
 CONTROLLERS: Final = i8(2)
 """DescribeCluster's types of endpoints."""
+_PREFERRED: Final = i8(0)
+"""The type of an election that gives the lead to the first replica."""
 CLUSTER_RESOURCE: Final = (BROKER_RESOURCE, "")
 """The cluster-wide default of all brokers, which holds the register keys."""
 TOPICS_A_REQUEST: Final = 80
@@ -173,6 +176,55 @@ class Client(Caller):
             return self.judge(topic.error_code) or Outcome("ok", _topic_value(topic))
 
         return await self.attempt(endpoint, metadata_of([name]), read, timeout_ms)
+
+    async def reassign(
+        self,
+        endpoint: Endpoint,
+        partition: TopicPartition,
+        replicas: Sequence[int],
+        timeout_ms: float,
+    ) -> Outcome:
+        """Ask for these replicas, the first of which is to lead. Ok: the change has begun."""
+        target = messages.ReassignablePartition(
+            partition_index=i32(partition.index), replicas=tuple(map(BrokerId, replicas))
+        )
+        topic = messages.ReassignableTopic(name=TopicName(partition.topic), partitions=(target,))
+        request = messages.AlterPartitionReassignmentsRequest(
+            timeout=messages.milliseconds(timeout_ms), topics=(topic,)
+        )
+
+        def read(response: Any) -> Outcome:
+            failed = self.judge(response.error_code)
+            if failed is not None:
+                return failed
+            topic = only(response.responses, name=partition.topic)
+            result = only(topic.partitions, partition_index=partition.index)
+            return self.judge(result.error_code) or Outcome("ok", list(replicas))
+
+        return await self.attempt(endpoint, request, read, timeout_ms)
+
+    async def elect_preferred(
+        self, endpoint: Endpoint, partition: TopicPartition, timeout_ms: float
+    ) -> Outcome:
+        """Have the first replica lead."""
+        asked = messages.ElectLeadersTopicPartitions(
+            topic=TopicName(partition.topic), partitions=(i32(partition.index),)
+        )
+        request = messages.ElectLeadersRequest(
+            election_type=_PREFERRED,
+            topic_partitions=(asked,),
+            timeout=messages.milliseconds(timeout_ms),
+        )
+
+        def read(response: Any) -> Outcome:
+            failed = self.judge(response.error_code)
+            if failed is not None:
+                return failed
+            topic = only(response.replica_election_results, topic=partition.topic)
+            result = only(topic.partition_result, partition_id=partition.index)
+            return self.judge(result.error_code) or Outcome("ok")
+
+        return await self.attempt(endpoint, request, read, timeout_ms)
 
     async def alter_config(
         self,

@@ -23,7 +23,6 @@ from cluster.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE
 from cluster.client.batches import batch_of
 from cluster.client.caller import Outcome
 from cluster.client.data_client import ANY_EPOCH, Acks, DataClient, Fetched, TopicPartition
-from cluster.client.placement_client import PlacementClient
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import NOBODY, SEQUENCE_MAX, Sequenced
 from cluster.values import valueclass
@@ -161,7 +160,6 @@ class LogClient:
         self._compression = compression
         self._shared = producer
         self._data = DataClient(context.client)
-        self._placement = PlacementClient(context.client)
         self._leads = Leads(context, topics)
         self._positions: dict[TopicPartition, int] = {}
 
@@ -357,9 +355,9 @@ class LogClient:
         node = self._leads.controllers.choose("CONTROLLER")
         controller = self._context.endpoint(node, "CONTROLLER")
         replicas = [_node_id(name) for name in chosen]
-        outcome = await self._placement.reassign(controller, of, replicas, budget.left_ms)
+        outcome = await self._context.client.reassign(controller, of, replicas, budget.left_ms)
         if outcome.type == "ok":
-            elected = await self._placement.elect_preferred(controller, of, budget.left_ms)
+            elected = await self._context.client.elect_preferred(controller, of, budget.left_ms)
             outcome = Outcome(elected.type, replicas, elected.error)
         self._leads.controllers.learn(node, outcome)
         self._leads.forget(of)
