@@ -32,7 +32,6 @@ from cluster.node.log.batch.records import (
     encode_batch,
 )
 from cluster.node.protocol.data_messages import AbortedTransaction
-from cluster.values import valueclass
 
 NO_EPOCH = -1
 """The leader fills in its own."""
@@ -61,16 +60,6 @@ CODECS: Final[Mapping[str, tuple[int, Callable[[bytes], bytes]]]] = {
 """By the names of `compression.type`: their numbers in a batch's attributes, and encoders."""
 
 
-@valueclass
-class Read:
-    """What a Fetch showed of one log."""
-
-    records: tuple[tuple[int, str], ...]
-    """(offset, value), from the offset that was asked for."""
-    next_offset: int
-    """The position afterwards: behind the last batch, also where that is not to be shown."""
-
-
 def batch_of(
     values: Sequence[str],
     timestamp_ms: int,
@@ -92,8 +81,13 @@ def _compress(batch: bytes, codec: int, encode: Callable[[bytes], bytes]) -> byt
     return bytes(made)
 
 
-def read_batches(data: bytes, position: int, aborted: Sequence[AbortedTransaction] = ()) -> Read:
+def read_batches(
+    data: bytes, position: int, aborted: Sequence[AbortedTransaction] = ()
+) -> tuple[tuple[tuple[int, str], ...], int]:
     """Decode what a Fetch from `position` returned, control batches left out.
+
+    Returns (offset, value) of each record, and the position afterwards: behind the last batch, also
+    where that is not to be shown.
 
     `aborted`: the transactions whose records are left out as well. The last batch may be cut off,
     as a broker cuts by bytes; the first may begin below `position`, which may stand within it.
@@ -117,7 +111,7 @@ def read_batches(data: bytes, position: int, aborted: Sequence[AbortedTransactio
         if not hidden.hides(header, batch) and not header.is_control:
             records += _texts(batch, position)
         begin = end
-    return Read(tuple(records), max(position, next_offset))
+    return tuple(records), max(position, next_offset)
 
 
 class _Hidden:

@@ -165,10 +165,8 @@ class DataClient:
             result = _about(of, response.partitions)
             if result.error is not ErrorCode.none:
                 return _refusal(result.error)
-            shown = read_batches(result.records, position, result.aborted)
             value = Fetched(
-                shown.records,
-                shown.next_offset,
+                *read_batches(result.records, position, result.aborted),
                 result.high_watermark,
                 result.log_start_offset,
                 result.last_stable_offset,

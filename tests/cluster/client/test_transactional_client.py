@@ -192,7 +192,7 @@ def appended(offset, values, producer_id, *, transactional=True):
 
 
 def shown(data, position=0, aborted=()):
-    return [value for _, value in read_batches(data, position, aborted).records]
+    return [value for _, value in read_batches(data, position, aborted)[0]]
 
 
 def test_a_producers_records_are_hidden_from_its_first_offset_up_to_its_abort_marker():

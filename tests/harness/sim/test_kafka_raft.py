@@ -239,7 +239,7 @@ def test_a_batch_fetches_each_release_before_its_workers_want_them(monkeypatch, 
 def test_a_node_that_polls_without_waiting_for_long_is_reported():
     request = request_of(plan_of(VERSION, 1))
     program = SimWorld(3, 1, program=program_of("kafka-raft", request)).program
-    program.spins[:] = [Spin("n1", 0, 5.0), Spin("n2", 1, 1000.0)]
+    program.spins[:] = [Spin("n1", 5.0), Spin("n2", 1000.0)]
     program.spins[0].until_ms = 5.0 + SPIN_MS_MAX - 1.0
     assert list(program.complaints()) == []
     program.spins[1].until_ms = 1000.0 + SPIN_MS_MAX

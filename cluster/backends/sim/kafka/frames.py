@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, Self
 
+from cluster.node.ports import Endpoint
 from cluster.values import valueclass
 
 REQUEST, ANSWER, BROKEN = range(3)
@@ -155,15 +156,6 @@ def read_effects(data: bytes, at: int = 0) -> Effects:
 
 
 @valueclass
-class Address:
-    """Where a voter or a bootstrap server listens."""
-
-    node_id: int
-    host: str
-    port: int
-
-
-@valueclass
 class Start:
     """What a process is started with."""
 
@@ -174,9 +166,9 @@ class Start:
     cluster_id: str
     may_vote: bool
     config: Mapping[str, str]
-    voters: Sequence[Address]
+    voters: Sequence[Endpoint]
     """Static voters; none where they are in the log."""
-    bootstrap: Sequence[Address]
+    bootstrap: Sequence[Endpoint]
 
 
 def _text(text: str) -> bytes:
@@ -187,10 +179,6 @@ def _blob(data: bytes) -> bytes:
     return _INT.pack(len(data)) + data
 
 
-def _uuid(identity: uuid.UUID) -> bytes:
-    return identity.bytes
-
-
 def reset(*, logs: bool) -> bytes:
     """Forget all nodes; `logs`: report what they log."""
     return struct.pack(">b?", 0, logs)
@@ -198,7 +186,7 @@ def reset(*, logs: bool) -> bytes:
 
 def start(of: Start) -> bytes:
     """Start a process."""
-    parts = [struct.pack(">biq", 1, of.node_id, of.now_ms), _uuid(of.directory)]
+    parts = [struct.pack(">biq", 1, of.node_id, of.now_ms), of.directory.bytes]
     parts += [_LONG.pack(of.seed), _text(of.cluster_id), struct.pack(">?", of.may_vote)]
     parts.append(_INT.pack(len(of.config)))
     for key, value in of.config.items():
@@ -253,7 +241,7 @@ def kill(node_id: int, *, keep: int, torn: int, flush: int) -> bytes:
 
 def format_disk(node_id: int, voters: Iterable[tuple[int, uuid.UUID]]) -> bytes:
     """Write the checkpoint 0-0 with these voters."""
-    listed = [_INT.pack(voter) + _uuid(directory) for voter, directory in voters]
+    listed = [_INT.pack(voter) + directory.bytes for voter, directory in voters]
     return struct.pack(">bii", 5, node_id, len(listed)) + b"".join(listed)
 
 

@@ -172,7 +172,7 @@ class KafkaProgram:
 
     def _start(self, node: SimNode, now_ms: int, seed: int) -> frames.Start:
         world = self._world
-        voters = [self._address(name) for name in world.voters]
+        voters = [world.endpoint(name) for name in world.voters]
         return frames.Start(
             node.node_id,
             now_ms,
@@ -184,10 +184,6 @@ class KafkaProgram:
             () if self._is_dynamic else voters,
             voters if self._is_dynamic else (),
         )
-
-    def _address(self, name: str) -> frames.Address:
-        endpoint = self._world.endpoint(name)
-        return frames.Address(endpoint.node_id, endpoint.host, endpoint.port)
 
 
 def _api_versions(jvm: Jvm) -> Mapping[int, VersionRange]:

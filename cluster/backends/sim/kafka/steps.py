@@ -49,11 +49,10 @@ _OF_LOG: Final = 0
 class Spin:
     """Polls in a row that were not allowed to wait."""
 
-    __slots__ = ("began_ms", "incarnation", "node", "polls", "until_ms")
+    __slots__ = ("began_ms", "node", "polls", "until_ms")
 
-    def __init__(self, node: str, incarnation: int, began_ms: float) -> None:
+    def __init__(self, node: str, began_ms: float) -> None:
         self.node = node
-        self.incarnation = incarnation
         self.began_ms = self.until_ms = began_ms
         self.polls = 0
 
@@ -369,7 +368,7 @@ class SteppedProcess(Incarnation):
 
     def _charge_spin(self) -> float:
         if self._spin is None:
-            self._spin = Spin(self.name, self.incarnation, self._scheduler.now_ms)
+            self._spin = Spin(self.name, self._scheduler.now_ms)
             self._spins.append(self._spin)
         self._spin.polls += 1
         self._spin.until_ms = self._scheduler.now_ms
