@@ -53,12 +53,16 @@ from cluster.backends.agent.frames import Message
 from cluster.backends.base import BackendError, NodeState
 from cluster.backends.dependencies import PACKAGE
 from cluster.backends.docker import engine, enter, rootfs
-from cluster.backends.docker.agents import AgentStream
 from cluster.backends.docker.engine import EngineErrors, EngineGoneError, in_thread
 from cluster.backends.docker.image import Say, ensure_image
 from cluster.backends.docker.leftovers import remove_run
 from cluster.backends.docker.network import Network, make_network
-from cluster.backends.docker.process import ExecProcess, inner_pid, wait_executed
+from cluster.backends.docker.process import (
+    AgentStream,
+    ExecProcess,
+    inner_pid,
+    wait_executed,
+)
 from cluster.backends.docker.user_image import at_rest, variables
 from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts, all_of, plain_connect
 from cluster.backends.localhost import write_files

@@ -19,8 +19,7 @@ from cluster.backends.base import Abilities, Ability, BackendError, Link, LinkMe
 from cluster.backends.hosts import NODE_OUTPUT, StartedProcess, plain_connect
 from cluster.backends.links.proxy import HOST, LinkProxies
 from cluster.backends.links.shapes import PERFECT
-from cluster.backends.local.messages import LocalMessages
-from cluster.backends.local.shaping import LocalShaping
+from cluster.backends.local.abilities import LocalMessages, LocalShaping
 from cluster.backends.localhost import write_files
 from cluster.backends.machine.clocks import library
 from cluster.backends.machine.equip import equip, local_machines

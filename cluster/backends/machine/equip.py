@@ -1,7 +1,8 @@
-"""The abilities of a backend of processes: clocks, disks, and here directories, limits, signals."""
+"""The abilities of a backend of processes: clocks, disks, and here all that needs little of it."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -9,16 +10,16 @@ from pathlib import PurePath
 from typing import Final, Literal
 
 from cluster.backends.abilities import Abilities, LimitMeasure
-from cluster.backends.base import BackendError, Probe
+from cluster.backends.base import BackendError, NodeState, Probe
 from cluster.backends.localhost import LocalHost
 from cluster.backends.machine.clocks import FakedClocks
 from cluster.backends.machine.disks import FuseDisks
-from cluster.backends.machine.inside import limits, signals
+from cluster.backends.machine.inside import processes
 from cluster.backends.machine.programs import Machine, run_program
 from cluster.backends.processes.lifecycle import ProcessBackend
 from cluster.backends.processes.records import labels
-from cluster.backends.processes.releases import NodeReleases, NodeRoles
 from cluster.backends.terms import Need
+from cluster.systems.base import Listeners, TraceReader
 
 _AWAY = ".away"
 _DETACH = 'test -d "$1" && mv -T "$1" "$1$2" && touch "$1"'
@@ -74,7 +75,7 @@ class ProcessLimits:
         host = next(iter(self._hosts.values()))
         value, wanted = (24, "EMFILE") if name == "descriptors" else (0, "EFBIG")
         try:
-            error = await run_program(host, limits.run_into, _kernel_name(name), value)
+            error = await run_program(host, processes.run_into, _kernel_name(name), value)
         except BackendError as refusal:
             return Probe(possible=False, reason=str(refusal))
         if error != wanted:
@@ -110,7 +111,7 @@ class ProcessLimits:
     ) -> tuple[int, int, int | None]:
         """Set the limit, unless `value` is None: what it was, what it is, how much room it has."""
         host = self._hosts[node]
-        return await run_program(host, limits.set_soft, pid, _kernel_name(name), value)
+        return await run_program(host, processes.set_soft, pid, _kernel_name(name), value)
 
 
 def _kernel_name(name: str) -> str:
@@ -137,11 +138,78 @@ class NodeSignals:
         pid = await machine.pid()
         if pid is None:
             raise BackendError(f"{node} cannot be asked: it is dead")
-        await run_program(machine, signals.send, pid, _SIGNALS[what])
+        await run_program(machine, processes.send, pid, _SIGNALS[what])
 
     async def latest_snapshot(self, node: str) -> str:
         folder = str(self._log_folders[node])
-        return await run_program(self._machines[node], signals.latest_snapshot, folder)
+        return await run_program(self._machines[node], processes.latest_snapshot, folder)
+
+
+class NodeReleases:
+    """See `cluster.backends.abilities.Releases`."""
+
+    def __init__(self, backend: ProcessBackend) -> None:
+        self._backend = backend
+        self._outputs = {node: _Output() for node in backend.nodes}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._backend.system.releases
+
+    def number(self, node: str) -> int:
+        return self._backend.releases[node]
+
+    async def choose(self, node: str, number: int) -> None:
+        await self._backend.configure_release(node, number)
+
+    async def measure(self, node: str) -> str | None:
+        output = self._outputs[node]
+        try:
+            while data := await self._backend.read_trace(node, output.position):
+                if output.reader is None:
+                    folder = self._backend.node_folder(node)
+                    output.reader = self._backend.system.trace_reader(folder)
+                output.take(data)
+        except BackendError:
+            return None  # its host cannot be reached now
+        return output.release
+
+
+class _Output:
+    """What a node wrote so far, and the release that its last process printed."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.reader: TraceReader | None = None
+        self.release: str | None = None
+
+    def take(self, data: bytes) -> None:
+        """Read on."""
+        self.position += len(data)
+        for line in () if self.reader is None else self.reader.take(data).splitlines():
+            event = json.loads(line)
+            if event["e"] == "start":
+                self.release = None
+            elif event["e"] == "release":
+                self.release = f"{event['version']}, commit {event['commit']}"
+
+
+class NodeRoles:
+    """See `cluster.backends.abilities.Roles`: listeners say what roles a node has."""
+
+    def __init__(self, backend: ProcessBackend) -> None:
+        self._backend = backend
+
+    def listeners(self, node: str) -> Listeners:
+        return self._backend.system.listeners(int(node[1:]))
+
+    async def change(self, node: str, listeners: Listeners) -> None:
+        if (state := await self._backend.state(node)) is not NodeState.DEAD:
+            raise BackendError(f"{node} cannot have other roles: it is {state}")
+        change = self._backend.system.change_listeners
+        assert change is not None, "it has the ability"
+        change(int(node[1:]), listeners)
+        await self._backend.configure(node)
 
 
 def local_machines(backend: ProcessBackend) -> Mapping[str, Machine]:

@@ -9,7 +9,7 @@ from cluster.backends.agent import channel, frames
 from cluster.backends.agent.channel import Channel
 from cluster.backends.agent.frames import Message
 from cluster.backends.base import BackendError
-from cluster.backends.docker.agents import AgentStream
+from cluster.backends.docker.process import AgentStream
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from waiting import eventually
 
 from cluster.backends.base import BackendError
 from cluster.backends.links import proxy
+from cluster.backends.local.abilities import LocalMessages
 from cluster.backends.local.local_backend import LocalBackend
-from cluster.backends.local.messages import LocalMessages
 from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.frames import FrameError, FrameSplitter
 from cluster.node.security.tls import ClientSecurity

@@ -1,4 +1,4 @@
-"""Limits of processes by prlimit(2); names are the kernel's, as in the module resource."""
+"""Limits of a running process by prlimit(2), named as in the module resource, and its signals."""
 
 import errno
 import os
@@ -40,3 +40,14 @@ def run_into(limit: str, value: int) -> str:
         except OSError as error:
             return errno.errorcode[error.errno or 0]
     return ""
+
+
+def send(pid: int, name: str) -> None:
+    """Send a process the signal of this name."""
+    os.kill(pid, getattr(signal, name))
+
+
+def latest_snapshot(folder: str) -> str:
+    """Name the newest checkpoint of a log; empty where there is none."""
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return max((name for name in names if name.endswith(".checkpoint")), default="")
