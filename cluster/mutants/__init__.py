@@ -17,15 +17,13 @@ from contextlib import contextmanager
 
 from cluster.mutants import (
     catalogue,
-    clocks,
     disks,
     invariants,
     kafka_controller,
     kafka_raft,
     kafka_replicas,
-    leaders,
     partitions,
-    voters,
+    quorum,
 )
 from cluster.mutants.mechanical import PREFIX, layer_of, mechanical_mutant
 from cluster.mutants.mutations import Mutant, Patch
@@ -84,11 +82,9 @@ def apply_mutant(mutant_id: str) -> Iterator[Mutant]:
 
 _MODULES = (
     catalogue,
-    leaders,
-    voters,
+    quorum,
     partitions,
     disks,
-    clocks,
     invariants,
     kafka_controller,
     kafka_raft,
