@@ -31,10 +31,9 @@ from nemeses.disks.wipe import DiskWipe
 from nemeses.links.hold import Hold
 from nemeses.links.partition import Partition
 from nemeses.links.shaping import LINK_FAULTS
-from nemeses.processes.addresses import AddressChange
+from nemeses.processes.addresses import AddressChange, RoleChange
 from nemeses.processes.containers import ContainerKill
 from nemeses.processes.limits import Limit
-from nemeses.processes.roles import RoleChange
 from nemeses.processes.signals import Kill, Pause, Restart, Stop
 from nemeses.processes.upgrade import Upgrade
 from nemeses.quorum.finalize import Finalize

@@ -24,7 +24,7 @@ from harness.plan.strands import strand_to_json, without_faults
 from harness.plan.system_request import request_of, system_of
 from harness.terminal.answers import Shown
 from harness.terminal.progress import Steps, console_of
-from nemeses.processes.roles import RoleChange
+from nemeses.processes.addresses import RoleChange
 from workloads.base import CLIENT, OWN
 
 OPEN_FILES_MIN = 128

@@ -6,7 +6,7 @@ from hosted_nodes import run_up
 
 from cluster.backends.local.local_backend import LocalBackend
 from nemeses.drive import inject
-from nemeses.processes import roles
+from nemeses.processes import addresses
 from tests.play import play
 from tests.views import StubView, mend, refusal
 
@@ -68,7 +68,7 @@ async def test_a_node_that_another_fault_took_gets_its_roles_back_for_its_next_s
     healed = await mend(view, done)
     assert healed.detail["nodes"]["n1"]["left_to"] == "kill"
     await mend(view, killed)
-    assert await roles.listens(view.backend, "n1")
+    assert await addresses.listens(view.backend, "n1")
 
 
 @play("on_nodes")
