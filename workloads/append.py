@@ -52,11 +52,7 @@ class AppendClient(TargetClient):
             if outcome.type == "ok":
                 outcome = Outcome("ok", op.value)
             elif outcome.error == _NO_TOPIC:
-                await context.client.create_topic(
-                    context.endpoint(node, "CONTROLLER"),
-                    cell.resource[1],
-                    timeout_ms=context.timeout_ms,
-                )
+                await context.client.create_topic(context.peer(node), cell.resource[1])
         else:
             assert op.f == "read", f"lists know no {op.f}"
             outcome = await self._read_cell(node, cell)

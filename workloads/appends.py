@@ -127,9 +127,7 @@ class AppendsClient:
                 raise WrongAnswerError(f"a {type(given).__name__}")
             return given
 
-        context = self._context
-        endpoint = context.endpoint(node, "CONTROLLER")
-        return await context.client.ask(endpoint, request, read, context.timeout_ms)
+        return await self._context.client.ask(self._context.peer(node), request, read)
 
 
 @valueclass

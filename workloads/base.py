@@ -20,7 +20,7 @@ from checkers.history import EventType, Value
 from checkers.registry import CheckSpec
 from cluster.backends.base import Listener
 from cluster.client.admin_client import Client
-from cluster.client.caller import Outcome
+from cluster.client.caller import Outcome, Peer
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import Connect
 from cluster.systems.cells import CellOf
@@ -118,6 +118,10 @@ class ClientContext:
     """Opens a connection to an endpoint, for clients that do not speak Kafka's protocol."""
     java: Callable[[], Sequence[str]] = tuple
     """Returns the Java and the class path by which the system's own client library is run."""
+
+    def peer(self, node: str, listener: Listener = "CONTROLLER") -> Peer:
+        """Return a node to be asked at a listener, within the time of an operation."""
+        return Peer(self.endpoint(node, listener), self.timeout_ms)
 
 
 class WorkloadClient(Protocol):

@@ -51,7 +51,7 @@ class BrokersClient(TargetClient):
 
     def __init__(self, context: ClientContext) -> None:
         super().__init__(context)
-        self._client = BrokerClient(context.client, context.timeout_ms)
+        self._client = BrokerClient(context.client)
         self._epochs: dict[tuple[str, str], int] = {}
 
     async def invoke(self, op: Op) -> Completion:
@@ -60,9 +60,8 @@ class BrokersClient(TargetClient):
         node = self._target.choose("CLIENT" if op.f == "read" else "CONTROLLER")
         broker_id = FIRST_BROKER_ID + int(op.key)
         if op.f == "read":
-            endpoint = self._context.endpoint(node, "CLIENT")
-            lags = self._context.reads_lag
-            outcome = await self._client.is_alive(endpoint, broker_id, lags=lags)
+            peer, lags = self._context.peer(node, "CLIENT"), self._context.reads_lag
+            outcome = await self._client.is_alive(peer, broker_id, lags=lags)
             if outcome.type == "ok":
                 outcome = Outcome("ok", {"alive": outcome.value})
         else:
@@ -75,7 +74,7 @@ class BrokersClient(TargetClient):
     async def _speak(
         self, op: Op, node: str, broker: FakeBroker, identity: tuple[str, str]
     ) -> Outcome:
-        controller = self._context.endpoint(node, "CONTROLLER")
+        controller = self._context.peer(node)
         if op.f == "register":
             outcome = await self._client.register(controller, broker)
             if outcome.type == "ok":

@@ -31,10 +31,7 @@ class SetClient(TargetClient):
         assert op.key is not None, "elements have names"
         node = self._target.choose()
         outcome = await self._context.client.create_topic(
-            self._context.endpoint(node, "CONTROLLER"),
-            op.key,
-            op.value["partitions"],
-            timeout_ms=self._context.timeout_ms,
+            self._context.peer(node), op.key, op.value["partitions"]
         )
         return self._completion(node, outcome, op.value)
 

@@ -144,17 +144,13 @@ class TargetClient:
         self, node: str, cell: Cell, how: Literal["set", "append"], value: Value
     ) -> Outcome:
         """Change a cell by a node's CONTROLLER listener."""
-        context, where = self._context, self._context.endpoint(node, "CONTROLLER")
-        return await context.client.alter_config(
-            where, cell.resource, cell.key, how, value, timeout_ms=context.timeout_ms
-        )
+        peer = self._context.peer(node)
+        return await self._context.client.alter_config(peer, cell.resource, cell.key, how, value)
 
     async def _read_cell(self, node: str, cell: Cell) -> Outcome:
         """Read a cell at a node, by the listener at which the system's cells are read."""
-        context, where = self._context, self._context.endpoint(node, self._context.reads_at)
-        return await context.client.read_config(
-            where, cell.resource, cell.key, timeout_ms=context.timeout_ms
-        )
+        peer = self._context.peer(node, self._context.reads_at)
+        return await self._context.client.read_config(peer, cell.resource, cell.key)
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -46,12 +46,8 @@ class PartitionsClient(TargetClient):
         """Return the node that was asked, and how it answered."""
         context = self._context
         node = self._target.choose("CLIENT")
-        found = await context.client.describe_topic(
-            context.endpoint(node, "CLIENT"),
-            topic,
-            lags=context.reads_lag,
-            timeout_ms=context.timeout_ms,
-        )
+        peer = context.peer(node, "CLIENT")
+        found = await context.client.describe_topic(peer, topic, lags=context.reads_lag)
         if found.type != "ok":
             return node, found
         count = 0 if found.value is None else found.value["partitions"]
@@ -66,11 +62,9 @@ class PartitionsClient(TargetClient):
             if found.type != "ok":
                 return node, Outcome("fail", error=found.error)  # nothing was asked for yet
         node = self._target.choose()
-        controller = context.endpoint(node, "CONTROLLER")
+        controller = context.peer(node)
         if self._counts[topic] == 0:
-            made = await context.client.create_topic(
-                controller, topic, timeout_ms=context.timeout_ms
-            )
+            made = await context.client.create_topic(controller, topic)
             if made.type != "ok":
                 del self._counts[topic]
                 return node, Outcome("fail", error=made.error)  # the first partition counts nothing
@@ -78,9 +72,7 @@ class PartitionsClient(TargetClient):
         count = self._counts.pop(topic)
         # The new partition goes to a broker, which the active controller need not be.
         broker = context.endpoint(self._target.choose("CLIENT"), "CLIENT")
-        outcome = await context.client.create_partition(
-            controller, topic, count, (broker.node_id,), timeout_ms=context.timeout_ms
-        )
+        outcome = await context.client.create_partition(controller, topic, count, (broker.node_id,))
         if outcome.type == "ok":
             self._counts[topic] = count + 1
         return node, outcome

@@ -19,7 +19,6 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from checkers.history import EventType
 from checkers.registry import CheckSpec
 from cluster.client.caller import CallFailed, Outcome
 from cluster.node.errors import ErrorCode
@@ -72,18 +71,14 @@ class ReconfigClient(TargetClient):
             return await self._registers.invoke(op)
         node = self._target.choose()
         outcome = await self._change(node, adds=op.value != REMOVE_ONLY)
-        self._target.learn(node, outcome)
-        return Completion(EventType(outcome.type), outcome.value, outcome.error, node)
+        return self._completion(node, outcome)
 
     async def _change(self, node: str, *, adds: bool) -> Outcome:
         context = self._context
-        endpoint = context.endpoint(node, "CONTROLLER")
+        peer = context.peer(node)
         try:
             request, value = await context.client.ask(
-                endpoint,
-                DescribeQuorumRequest(),
-                lambda quorum: self._next(quorum, adds=adds),
-                context.timeout_ms,
+                peer, DescribeQuorumRequest(), lambda quorum: self._next(quorum, adds=adds)
             )
         except CallFailed as failed:
             return Outcome("fail", error=str(failed))  # nothing was asked for yet
@@ -93,7 +88,7 @@ class ReconfigClient(TargetClient):
         def read(response: Any) -> Outcome:
             return context.client.judge(response.error) or Outcome("ok")
 
-        outcome = await context.client.attempt(endpoint, request, read, context.timeout_ms)
+        outcome = await context.client.attempt(peer, request, read)
         if outcome.error == ErrorCode.unsupported_version.name:
             outcome = await self._upgrade(node) or outcome
         return replace(outcome, value=value)
@@ -141,9 +136,8 @@ class ReconfigClient(TargetClient):
             feature_updates=(update,),
             validate_only=False,
         )
-        endpoint = self._context.endpoint(node, "CONTROLLER")
         try:
-            await self._context.client.call(endpoint, request, self._context.timeout_ms)
+            await self._context.client.call(self._context.peer(node), request)
         except CallFailed as failed:
             return failed.outcome if failed.failure is Failure.WRONG_ANSWER else None
         return None

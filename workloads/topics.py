@@ -23,7 +23,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from checkers.registry import CheckSpec
-from cluster.client.caller import Outcome
+from cluster.client.caller import Outcome, Peer
 from cluster.node.errors import ErrorCode
 from cluster.values import valueclass
 from workloads.base import Completion, Op, Option, Role, WorkloadKind, lagging_reads
@@ -44,20 +44,18 @@ class TopicsClient(TargetClient):
     async def invoke(self, op: Op) -> Completion:
         """Perform a create, delete or describe."""
         assert op.key is not None, "topics have names"
-        client, timeout_ms = self._context.client, self._context.timeout_ms
+        context = self._context
         node = self._target.choose("CLIENT" if op.f == "describe" else "CONTROLLER")
-        controller = self._context.endpoint(node, "CONTROLLER")
         if op.f == "create":
-            outcome = await client.create_topic(
-                controller, op.key, op.value["partitions"], timeout_ms=timeout_ms
+            outcome = await context.client.create_topic(
+                context.peer(node), op.key, op.value["partitions"]
             )
         elif op.f == "delete":
             outcome = await self._delete(op, node)
         else:
             assert op.f == "describe", f"topics know no {op.f}"
-            broker = self._context.endpoint(node, "CLIENT")
-            outcome = await client.describe_topic(
-                broker, op.key, lags=self._context.reads_lag, timeout_ms=timeout_ms
+            outcome = await context.client.describe_topic(
+                context.peer(node, "CLIENT"), op.key, lags=context.reads_lag
             )
         return self._completion(node, outcome, op.value)
 
@@ -68,21 +66,17 @@ class TopicsClient(TargetClient):
         if op.value is not None:
             shown_at = node if node in context.nodes_at("CLIENT") else self._target.choose("CLIENT")
             shown = await context.client.describe_topic(
-                context.endpoint(shown_at, "CLIENT"),
+                Peer(context.endpoint(shown_at, "CLIENT"), context.timeout_ms / 2),
                 op.key,
                 lags=context.reads_lag,
-                timeout_ms=context.timeout_ms / 2,
             )
             if shown.type != "ok" or shown.value is None:
                 error = shown.error or ErrorCode.unknown_topic_or_partition.name
                 return Outcome("fail", error=error)  # nothing was asked for yet
             topic_id = shown.value["id"]
-        return await context.client.delete_topic(
-            context.endpoint(node, "CONTROLLER"),
-            op.key,
-            topic_id=topic_id,
-            timeout_ms=context.timeout_ms / (1 if topic_id is None else 2),
-        )
+        left_ms = context.timeout_ms / (1 if topic_id is None else 2)
+        peer = Peer(context.endpoint(node, "CONTROLLER"), left_ms)
+        return await context.client.delete_topic(peer, op.key, topic_id=topic_id)
 
 
 @valueclass

@@ -37,7 +37,7 @@ class UniqueIdsClient(TargetClient):
 
     def __init__(self, context: ClientContext) -> None:
         super().__init__(context)
-        self._client = BrokerClient(context.client, context.timeout_ms)
+        self._client = BrokerClient(context.client)
         self._broker = FakeBroker(FIRST_BROKER_ID + context.worker)
         self._epoch: int | None = None
 
@@ -49,7 +49,7 @@ class UniqueIdsClient(TargetClient):
         return self._completion(node, outcome)
 
     async def _allocate(self, node: str) -> Outcome:
-        controller = self._context.endpoint(node, "CONTROLLER")
+        controller = self._context.peer(node)
         if self._epoch is None:
             registered = await self._client.register(controller, self._broker)
             if registered.type != "ok":

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.node.load import processor_s
 from cluster.backends.local.local_backend import LocalBackend
 from cluster.client.admin_client import CLUSTER_RESOURCE, Client
-from cluster.client.caller import CallFailed
+from cluster.client.caller import CallFailed, Peer
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Failure
 from cluster.node.protocol.messages import (
@@ -52,7 +52,7 @@ class Quorum:
         self.nodes = self.backend.nodes
         self._network = TcpNetwork()
         clock = LoopClock(asyncio.get_running_loop())
-        self.client = Client(self._network, clock, TIMEOUT_S * 1000)
+        self.client = Client(self._network, clock)
 
     async def down(self) -> None:
         self._network.close()
@@ -63,9 +63,8 @@ class Quorum:
         began = time.monotonic()
         while time.monotonic() < began + TIMEOUT_S:
             for node in self.nodes:
-                outcome = await self.client.alter_config(
-                    self.backend.endpoint(node), CLUSTER_RESOURCE, "k", "set", "v", timeout_ms=2000
-                )
+                peer = Peer(self.backend.endpoint(node), 2000)
+                outcome = await self.client.alter_config(peer, CLUSTER_RESOURCE, "k", "set", "v")
                 if outcome.type == "ok" and self.last(node, "claim"):
                     return self.leader()
             await asyncio.sleep(POLL_S)
@@ -91,7 +90,8 @@ class Quorum:
                 ),
                 timeout=milliseconds(TIMEOUT_S * 1000),
             )
-            response = await self.client.call(self.backend.endpoint(leader), request)
+            peer = Peer(self.backend.endpoint(leader), TIMEOUT_S * 1000)
+            response = await self.client.call(peer, request)
             errors = {topic.error_code.name for topic in response.topics} - {ErrorCode.none.name}
             if errors:
                 raise SystemExit(f"topics were not created: {', '.join(sorted(errors))}")
@@ -105,7 +105,8 @@ class Quorum:
             include_topic_authorized_operations=False,
         )
         try:
-            response = await self.client.call(self.backend.endpoint(node, "CLIENT"), request)
+            peer = Peer(self.backend.endpoint(node, "CLIENT"), TIMEOUT_S * 1000)
+            response = await self.client.call(peer, request)
         except CallFailed as failed:
             if failed.failure is Failure.UNSUPPORTED_VERSION:
                 raise

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cluster.backends.local.local_backend import LocalBackend
 from cluster.client.admin_client import CLUSTER_RESOURCE, Client
-from cluster.client.caller import CallFailed
+from cluster.client.caller import CallFailed, Peer
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.clock import LoopClock
@@ -51,12 +51,11 @@ class Writer:
 
     async def write(self, endpoint: Endpoint, timeout_ms: float = 5000.0) -> bool:
         outcome = await self.client.alter_config(
-            endpoint,
+            Peer(endpoint, timeout_ms),
             CLUSTER_RESOURCE,
             f"bench.{self.number}",
             "set",
             f"value-{next(self.sequence):010d}",
-            timeout_ms=timeout_ms,
         )
         return outcome.type == "ok"
 

@@ -16,6 +16,7 @@ from cluster.client.caller import (
     Caller,
     FinalReadRefused,
     Outcome,
+    Peer,
     WrongAnswerError,
     metadata_of,
     only,
@@ -23,7 +24,6 @@ from cluster.client.caller import (
 from cluster.client.data_client import TopicPartition
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
-from cluster.node.ports import Endpoint
 from cluster.node.protocol import messages
 from cluster.node.protocol.messages import BrokerId, TopicName, i8, i16, i32
 
@@ -67,13 +67,12 @@ class Client(Caller):
 
     async def create_topic(
         self,
-        endpoint: Endpoint,
+        peer: Peer,
         name: str,
         partitions: int = 1,
         *,
         replication_factor: int = -1,
         configs: Mapping[str, str] = _NO_CONFIGS,
-        timeout_ms: float | None = None,
     ) -> Outcome:
         """Create a topic. The value is `{"id": uuid string, "partitions": n}`."""
         request = messages.CreateTopicsRequest(
@@ -89,7 +88,7 @@ class Client(Caller):
                     ),
                 ),
             ),
-            timeout=messages.milliseconds(self._server_timeout_ms(timeout_ms)),
+            timeout=messages.milliseconds(peer.timeout_ms),
         )
 
         def read(response: Any) -> Outcome:
@@ -97,23 +96,16 @@ class Client(Caller):
             value = {"id": str(topic.topic_id), "partitions": partitions}
             return self.judge(topic.error_code) or Outcome("ok", value)
 
-        return await self.attempt(endpoint, request, read, timeout_ms)
+        return await self.attempt(peer, request, read)
 
-    async def delete_topic(
-        self,
-        endpoint: Endpoint,
-        name: str,
-        *,
-        topic_id: str | None = None,
-        timeout_ms: float | None = None,
-    ) -> Outcome:
+    async def delete_topic(self, peer: Peer, name: str, *, topic_id: str | None = None) -> Outcome:
         """Delete a topic by name, or by its id if given. The value is `{"id": uuid string}`."""
         state = messages.DeleteTopicState(name=TopicName(name), topic_id=None)
         if topic_id is not None:
             state = messages.DeleteTopicState(name=None, topic_id=uuid.UUID(topic_id))
         request = messages.DeleteTopicsRequest(
             topics=(state,),
-            timeout=messages.milliseconds(self._server_timeout_ms(timeout_ms)),
+            timeout=messages.milliseconds(peer.timeout_ms),
         )
 
         def read(response: Any) -> Outcome:
@@ -121,16 +113,10 @@ class Client(Caller):
             topic_id = None if topic.topic_id is None else str(topic.topic_id)
             return self.judge(topic.error_code) or Outcome("ok", {"id": topic_id})
 
-        return await self.attempt(endpoint, request, read, timeout_ms)
+        return await self.attempt(peer, request, read)
 
     async def create_partition(
-        self,
-        endpoint: Endpoint,
-        name: str,
-        index: int,
-        broker_ids: Sequence[int],
-        *,
-        timeout_ms: float | None = None,
+        self, peer: Peer, name: str, index: int, broker_ids: Sequence[int]
     ) -> Outcome:
         """Add the one partition `index` on brokers, if the topic has exactly `index` now.
 
@@ -145,18 +131,16 @@ class Client(Caller):
         )
         request = messages.CreatePartitionsRequest(
             topics=(topic,),
-            timeout=messages.milliseconds(self._server_timeout_ms(timeout_ms)),
+            timeout=messages.milliseconds(peer.timeout_ms),
             validate_only=False,
         )
 
         def read(response: Any) -> Outcome:
             return self.judge(_only(response.results, name=name).error_code) or Outcome("ok")
 
-        return await self.attempt(endpoint, request, read, timeout_ms)
+        return await self.attempt(peer, request, read)
 
-    async def describe_topic(
-        self, endpoint: Endpoint, name: str, *, lags: bool = False, timeout_ms: float | None = None
-    ) -> Outcome:
+    async def describe_topic(self, peer: Peer, name: str, *, lags: bool = False) -> Outcome:
         """Read a topic on a CLIENT listener: None, or `{"id": uuid string, "partitions": n}`.
 
         Only the active controller's answer is linearizable, and it names itself as controller;
@@ -165,7 +149,7 @@ class Client(Caller):
         """
 
         def read(response: Any) -> Outcome:
-            if not lags and response.controller_id != endpoint.node_id:
+            if not lags and response.controller_id != peer.endpoint.node_id:
                 return Outcome("fail", error=ErrorCode.not_controller.name)
             failed = self.judge(response.error_code)
             if failed is not None:
@@ -175,14 +159,10 @@ class Client(Caller):
                 return Outcome("ok", None)
             return self.judge(topic.error_code) or Outcome("ok", _topic_value(topic))
 
-        return await self.attempt(endpoint, metadata_of([name]), read, timeout_ms)
+        return await self.attempt(peer, metadata_of([name]), read)
 
     async def reassign(
-        self,
-        endpoint: Endpoint,
-        partition: TopicPartition,
-        replicas: Sequence[int],
-        timeout_ms: float,
+        self, peer: Peer, partition: TopicPartition, replicas: Sequence[int]
     ) -> Outcome:
         """Ask for these replicas, the first of which is to lead. Ok: the change has begun."""
         target = messages.ReassignablePartition(
@@ -190,7 +170,7 @@ class Client(Caller):
         )
         topic = messages.ReassignableTopic(name=TopicName(partition.topic), partitions=(target,))
         request = messages.AlterPartitionReassignmentsRequest(
-            timeout=messages.milliseconds(timeout_ms), topics=(topic,)
+            timeout=messages.milliseconds(peer.timeout_ms), topics=(topic,)
         )
 
         def read(response: Any) -> Outcome:
@@ -201,11 +181,9 @@ class Client(Caller):
             result = only(topic.partitions, partition_index=partition.index)
             return self.judge(result.error_code) or Outcome("ok", list(replicas))
 
-        return await self.attempt(endpoint, request, read, timeout_ms)
+        return await self.attempt(peer, request, read)
 
-    async def elect_preferred(
-        self, endpoint: Endpoint, partition: TopicPartition, timeout_ms: float
-    ) -> Outcome:
+    async def elect_preferred(self, peer: Peer, partition: TopicPartition) -> Outcome:
         """Have the first replica lead."""
         asked = messages.ElectLeadersTopicPartitions(
             topic=TopicName(partition.topic), partitions=(i32(partition.index),)
@@ -213,7 +191,7 @@ class Client(Caller):
         request = messages.ElectLeadersRequest(
             election_type=_PREFERRED,
             topic_partitions=(asked,),
-            timeout=messages.milliseconds(timeout_ms),
+            timeout=messages.milliseconds(peer.timeout_ms),
         )
 
         def read(response: Any) -> Outcome:
@@ -224,17 +202,10 @@ class Client(Caller):
             result = only(topic.partition_result, partition_id=partition.index)
             return self.judge(result.error_code) or Outcome("ok")
 
-        return await self.attempt(endpoint, request, read, timeout_ms)
+        return await self.attempt(peer, request, read)
 
     async def alter_config(
-        self,
-        endpoint: Endpoint,
-        resource: Resource,
-        name: str,
-        op: AlterOperation,
-        value: str | None,
-        *,
-        timeout_ms: float | None = None,
+        self, peer: Peer, resource: Resource, name: str, op: AlterOperation, value: str | None
     ) -> Outcome:
         """Change one config of a resource. `value` is None for `delete` only."""
         assert (value is None) == (op == "delete"), "delete takes no value, the others need one"
@@ -254,11 +225,9 @@ class Client(Caller):
             result = _only(response.responses, resource_type=resource[0], resource_name=resource[1])
             return self.judge(result.error_code) or Outcome("ok", value)
 
-        return await self.attempt(endpoint, request, read, timeout_ms)
+        return await self.attempt(peer, request, read)
 
-    async def read_config(
-        self, endpoint: Endpoint, resource: Resource, name: str, *, timeout_ms: float | None = None
-    ) -> Outcome:
+    async def read_config(self, peer: Peer, resource: Resource, name: str) -> Outcome:
         """Read one config; the value is a string, or None when it is not set."""
 
         def read(response: Any) -> Outcome:
@@ -266,11 +235,9 @@ class Client(Caller):
             failed = self.judge(result.error_code)
             return failed or Outcome("ok", _set_on(result).get(name))
 
-        return await self.attempt(endpoint, _question(resource, name), read, timeout_ms)
+        return await self.attempt(peer, _question(resource, name), read)
 
-    async def describe_cluster(
-        self, endpoint: Endpoint, *, is_controller: bool, timeout_ms: float | None = None
-    ) -> Outcome:
+    async def describe_cluster(self, peer: Peer, *, is_controller: bool) -> Outcome:
         """Ask a broker for all brokers, a controller for all controllers: the value is their ids.
 
         `is_controller`: what listens at the endpoint (KIP-919).
@@ -285,11 +252,9 @@ class Client(Caller):
             ids = [int(broker.broker_id) for broker in response.brokers]
             return self.judge(response.error_code) or Outcome("ok", ids)
 
-        return await self.attempt(endpoint, request, read, timeout_ms)
+        return await self.attempt(peer, request, read)
 
-    async def describe_quorum(
-        self, endpoint: Endpoint, *, timeout_ms: float | None = None
-    ) -> DescribeQuorumResponse:
+    async def describe_quorum(self, peer: Peer) -> DescribeQuorumResponse:
         """Ask the leader what it knows of its quorum; others answer an error. Raises CallFailed."""
 
         def read(response: Any) -> DescribeQuorumResponse:
@@ -297,15 +262,9 @@ class Client(Caller):
                 raise WrongAnswerError(f"it is {type(response).__name__}")
             return response
 
-        return await self.ask(endpoint, DescribeQuorumRequest(), read, timeout_ms)
+        return await self.ask(peer, DescribeQuorumRequest(), read)
 
-    async def final_read(
-        self,
-        endpoint: Endpoint,
-        *,
-        also: Collection[Resource] = (),
-        timeout_ms: float | None = None,
-    ) -> dict[str, Any]:
+    async def final_read(self, peer: Peer, *, also: Collection[Resource] = ()) -> dict[str, Any]:
         """All topics and configs that a node's image holds, read on its CLIENT listener.
 
         Returns `{"topics": {name: {"id", "partitions"}}, "configs": {"topic:a" or "broker:":
@@ -318,7 +277,7 @@ class Client(Caller):
 
         Raises CallFailed; FinalReadRefused when a response carries an error.
         """
-        topics = await self.ask(endpoint, metadata_of(None), _all_topics, timeout_ms)
+        topics = await self.ask(peer, metadata_of(None), _all_topics)
         others = [*dict.fromkeys([CLUSTER_RESOURCE, *also])]
         of_topics = [(TOPIC_RESOURCE, name) for name in sorted(topics)]
         rest = [each for each in of_topics if each not in others]
@@ -333,11 +292,8 @@ class Client(Caller):
                     for kind, name in resources
                 )
             )
-            configs |= await self.ask(endpoint, question, _all_configs, timeout_ms)
+            configs |= await self.ask(peer, question, _all_configs)
         return {"topics": topics, "configs": configs}
-
-    def _server_timeout_ms(self, timeout_ms: float | None) -> float:
-        return self._timeout_ms if timeout_ms is None else timeout_ms
 
 
 @lru_cache(maxsize=1024)

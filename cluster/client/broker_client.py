@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.client.admin_client import CONTROLLERS
-from cluster.client.caller import Caller, Outcome, WrongAnswerError, metadata_of
+from cluster.client.caller import Caller, Outcome, Peer, WrongAnswerError, metadata_of
 from cluster.node.controller.core.feature_control import SUPPORTED
 from cluster.node.errors import ErrorCode
-from cluster.node.ports import Endpoint
 from cluster.node.protocol import messages
 from cluster.node.protocol.messages import BrokerId, i16, i64, u16
 from cluster.values import valueclass
@@ -40,12 +39,11 @@ class FakeBroker:
 class BrokerClient:
     """Speaks for fake brokers through a client that never retries."""
 
-    def __init__(self, client: Caller, timeout_ms: float) -> None:
+    def __init__(self, client: Caller) -> None:
         self._client = client
-        self._timeout_ms = timeout_ms
         self._cluster_id: str | None = None
 
-    async def register(self, endpoint: Endpoint, broker: FakeBroker) -> Outcome:
+    async def register(self, peer: Peer, broker: FakeBroker) -> Outcome:
         """Register an incarnation. The value is the broker epoch."""
         if self._cluster_id is None:
             question = messages.DescribeClusterRequest(
@@ -53,7 +51,7 @@ class BrokerClient:
                 endpoint_type=CONTROLLERS,
                 include_fenced_brokers=False,
             )
-            described = await self._attempt(endpoint, question, _cluster_id)
+            described = await self._attempt(peer, question, _cluster_id)
             if described.type != "ok":
                 return Outcome("fail", error=described.error)  # nothing was asked for yet
             self._cluster_id = described.value
@@ -78,11 +76,11 @@ class BrokerClient:
             rack=None,
             log_dirs=(broker.directory_id,),
         )
-        return await self._attempt(endpoint, request, lambda answer: answer.broker_epoch)
+        return await self._attempt(peer, request, lambda answer: answer.broker_epoch)
 
     async def heartbeat(
         self,
-        endpoint: Endpoint,
+        peer: Peer,
         broker: FakeBroker,
         epoch: int,
         metadata_offset: int,
@@ -98,7 +96,7 @@ class BrokerClient:
             want_shut_down=False,
         )
         return await self._attempt(
-            endpoint,
+            peer,
             request,
             lambda answer: {
                 "caught_up": answer.is_caught_up,
@@ -107,18 +105,16 @@ class BrokerClient:
             },
         )
 
-    async def allocate_producer_ids(
-        self, endpoint: Endpoint, broker: FakeBroker, epoch: int
-    ) -> Outcome:
+    async def allocate_producer_ids(self, peer: Peer, broker: FakeBroker, epoch: int) -> Outcome:
         """Ask for a block of producer ids. The value is `[first id, length]`."""
         request = messages.AllocateProducerIdsRequest(
             broker_id=BrokerId(broker.broker_id), broker_epoch=i64(epoch)
         )
         return await self._attempt(
-            endpoint, request, lambda answer: [answer.producer_id_start, answer.producer_id_len]
+            peer, request, lambda answer: [answer.producer_id_start, answer.producer_id_len]
         )
 
-    async def is_alive(self, endpoint: Endpoint, broker_id: int, *, lags: bool = False) -> Outcome:
+    async def is_alive(self, peer: Peer, broker_id: int, *, lags: bool = False) -> Outcome:
         """Ask whether clients see a broker, on a CLIENT listener.
 
         As in `Client.describe_topic` only the answer of the active controller counts, which names
@@ -127,22 +123,20 @@ class BrokerClient:
 
         def read(response: Any) -> Outcome:
             failed = self._client.judge(response.error_code)
-            if failed is None and not lags and response.controller_id != endpoint.node_id:
+            if failed is None and not lags and response.controller_id != peer.endpoint.node_id:
                 return Outcome("fail", error=ErrorCode.not_controller.name)
             alive = any(broker.node_id == broker_id for broker in response.brokers)
             return failed or Outcome("ok", alive)
 
-        return await self._client.attempt(endpoint, metadata_of(()), read, self._timeout_ms)
+        return await self._client.attempt(peer, metadata_of(()), read)
 
-    async def _attempt(
-        self, endpoint: Endpoint, request: object, value: Callable[[Any], Any]
-    ) -> Outcome:
+    async def _attempt(self, peer: Peer, request: object, value: Callable[[Any], Any]) -> Outcome:
         """Perform a request; `value` is taken from a response without an error."""
 
         def read(response: Any) -> Outcome:
             return self._client.judge(response.error_code) or Outcome("ok", value(response))
 
-        return await self._client.attempt(endpoint, request, read, self._timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
 
 def _cluster_id(response: Any) -> str:

@@ -43,6 +43,18 @@ T = TypeVar("T")
 _DEFINITE_FAILURES: Final = frozenset({Failure.NOT_SENT, Failure.UNSUPPORTED_VERSION})
 
 
+@valueclass
+class Peer:
+    """The other end of a request, and how long its answer may take.
+
+    `node_id` of the endpoint is the node's own id: reads of topics compare it with the controller
+    that the node names.
+    """
+
+    endpoint: Endpoint
+    timeout_ms: float
+
+
 class WrongAnswerError(Exception):
     """What is wrong with an answer."""
 
@@ -98,16 +110,14 @@ class FinalReadRefused(Exception):  # noqa: N818 - reads as what happened
 class Caller:
     """Never retries. One logical connection for each node, over the Network seam.
 
-    `node_id` of an endpoint is the node's own id: reads of topics compare it with the controller
-    that the node names. One client serves one asyncio loop; it holds no state besides its network,
-    which the caller opens and closes.
+    One client serves one asyncio loop; it holds no state besides its network,
+    which its caller opens and closes.
     """
 
     def __init__(
         self,
         network: Network,
         clock: Clock,
-        timeout_ms: float = 5000.0,
         on_wrong_answer: Callable[[Endpoint, str], object] = lambda _endpoint, _what: None,
         indefinite: Collection[ErrorCode] = (),
     ) -> None:
@@ -115,73 +125,57 @@ class Caller:
 
         `indefinite`: errors of `DEFINITE_ERRORS` that prove nothing where this system gives them.
         """
-        assert timeout_ms > 0
         self._network = network
         self._clock = clock
-        self._timeout_ms = timeout_ms
         self._on_wrong_answer = on_wrong_answer
         self._definite = DEFINITE_ERRORS.difference(indefinite)
 
-    async def call(
-        self, endpoint: Endpoint, message: object, timeout_ms: float | None = None
-    ) -> Any:
+    async def call(self, peer: Peer, message: object) -> Any:
         """Send a metadata or raft request and return its response. Raises CallFailed for none."""
-        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def settle(reply: object) -> None:
             if not future.done():
                 future.set_result(reply)
 
-        guard = self._clock.call_later(timeout_ms + _GRACE_MS, lambda: settle(Failure.TIMED_OUT))
-        self._network.request(endpoint, message, timeout_ms, settle)
+        given_up_ms = peer.timeout_ms + _GRACE_MS
+        guard = self._clock.call_later(given_up_ms, lambda: settle(Failure.TIMED_OUT))
+        self._network.request(peer.endpoint, message, peer.timeout_ms, settle)
         try:
             reply = await future
         finally:
             guard.cancel()
         if reply is Failure.WRONG_ANSWER:
-            raise self._wrong(endpoint, message, "its bytes cannot be read")
+            raise self._wrong(peer, message, "its bytes cannot be read")
         if isinstance(reply, Failure):
             raise CallFailed(reply)
         return reply
 
-    async def ask(
-        self,
-        endpoint: Endpoint,
-        message: object,
-        read: Callable[[Any], T],
-        timeout_ms: float | None = None,
-    ) -> T:
+    async def ask(self, peer: Peer, message: object, read: Callable[[Any], T]) -> T:
         """Send one request and return what `read` makes of the response.
 
         Raises CallFailed; so does whatever `read` raises, which is handed what a system under test
         says and nobody has looked at. Only FinalReadRefused passes.
         """
-        response = await self.call(endpoint, message, timeout_ms)
+        response = await self.call(peer, message)
         try:
             return read(response)
         except FinalReadRefused:
             raise
         except WrongAnswerError as error:
-            raise self._wrong(endpoint, message, str(error)) from error
+            raise self._wrong(peer, message, str(error)) from error
         except Exception as error:
-            raise self._wrong(endpoint, message, f"{type(error).__name__}: {error}") from error
+            raise self._wrong(peer, message, f"{type(error).__name__}: {error}") from error
 
-    def _wrong(self, endpoint: Endpoint, message: object, what: str) -> CallFailed:
+    def _wrong(self, peer: Peer, message: object, what: str) -> CallFailed:
         described = f"answer to {type(message).__name__}: {what}"[:_WRONG_ANSWER_MAX]
-        self._on_wrong_answer(endpoint, described)
+        self._on_wrong_answer(peer.endpoint, described)
         return CallFailed(Failure.WRONG_ANSWER, described)
 
-    async def attempt(
-        self,
-        endpoint: Endpoint,
-        message: object,
-        read: Callable[[Any], Outcome],
-        timeout_ms: float | None = None,
-    ) -> Outcome:
+    async def attempt(self, peer: Peer, message: object, read: Callable[[Any], Outcome]) -> Outcome:
         """As `ask`, for an operation that is this one request."""
         try:
-            return await self.ask(endpoint, message, read, timeout_ms)
+            return await self.ask(peer, message, read)
         except CallFailed as failed:
             return failed.outcome
 

@@ -19,10 +19,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from cluster.client.batches import read_batches
-from cluster.client.caller import Caller, Outcome, WrongAnswerError, metadata_of, only
+from cluster.client.caller import Caller, Outcome, Peer, WrongAnswerError, metadata_of, only
 from cluster.client.failures import proves_no_append
 from cluster.node.errors import ErrorCode
-from cluster.node.ports import Endpoint
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol.messages import (
     BrokerId,
@@ -84,7 +83,7 @@ class DataClient:
     def __init__(self, client: Caller) -> None:
         self._client = client
 
-    async def describe(self, endpoint: Endpoint, topic: str, timeout_ms: float) -> Outcome:
+    async def describe(self, peer: Peer, topic: str) -> Outcome:
         """Look a topic up. The value is None, or {index: PartitionView}."""
 
         def read(response: Any) -> Outcome:
@@ -97,15 +96,14 @@ class DataClient:
                 return _refusal(found.error_code)
             return Outcome("ok", _views(found))
 
-        return await self._client.attempt(endpoint, metadata_of([topic]), read, timeout_ms)
+        return await self._client.attempt(peer, metadata_of([topic]), read)
 
     async def produce(
         self,
-        endpoint: Endpoint,
+        peer: Peer,
         to: TopicPartition,
         batch: bytes,
         acks: Acks,
-        timeout_ms: float,
         *,
         transactional_id: str | None = None,
         adds_partitions: bool = False,
@@ -116,7 +114,7 @@ class DataClient:
         """
         partition = d.ProducePartition(to.topic, to.index, batch)
         request = d.ProduceRequest(
-            acks, timeout_ms, (partition,), transactional_id, adds_partitions
+            acks, peer.timeout_ms, (partition,), transactional_id, adds_partitions
         )
 
         def read(response: d.ProduceResponse) -> Outcome:
@@ -130,15 +128,14 @@ class DataClient:
                 raise WrongAnswerError(f"offset {result.base_offset} of what was appended")
             return Outcome("ok", result.base_offset)
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
     async def fetch(
         self,
-        endpoint: Endpoint,
+        peer: Peer,
         of: TopicPartition,
         position: int,
         epoch: int,
-        timeout_ms: float,
         *,
         max_wait_ms: float,
         max_bytes: int,
@@ -173,11 +170,9 @@ class DataClient:
             )
             return Outcome("ok", value)
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
-    async def find_end(
-        self, endpoint: Endpoint, of: TopicPartition, epoch: int, timeout_ms: float
-    ) -> Outcome:
+    async def find_end(self, peer: Peer, of: TopicPartition, epoch: int) -> Outcome:
         """Find the end of a log, as a consumer sees it. The value is the offset."""
         partition = d.ListOffsetsPartition(
             partition_index=i32(of.index), current_leader_epoch=i32(epoch), timestamp=i64(LATEST)
@@ -186,18 +181,16 @@ class DataClient:
             replica_id=BrokerId(d.CONSUMER),
             isolation_level=i8(0),
             topics=(d.ListOffsetsTopic(name=TopicName(of.topic), partitions=(partition,)),),
-            timeout=milliseconds(timeout_ms),
+            timeout=milliseconds(peer.timeout_ms),
         )
 
         def read(response: Any) -> Outcome:
             topic = only(response.topics, name=of.topic)
             return _offset(only(topic.partitions, partition_index=of.index), "offset")
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
-    async def end_of_reign(
-        self, endpoint: Endpoint, of: TopicPartition, epoch: int, timeout_ms: float
-    ) -> Outcome:
+    async def end_of_reign(self, peer: Peer, of: TopicPartition, epoch: int) -> Outcome:
         """Find the log end offset of the leader of `epoch`, which it has to be still.
 
         OffsetForLeaderEpoch of the present epoch gives it; what clients may read may end before.
@@ -214,18 +207,16 @@ class DataClient:
             topic = only(response.topics, topic=of.topic)
             return _offset(only(topic.partitions, partition=of.index), "end_offset")
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
-    async def delete_records(
-        self, endpoint: Endpoint, of: TopicPartition, offset: int, timeout_ms: float
-    ) -> Outcome:
+    async def delete_records(self, peer: Peer, of: TopicPartition, offset: int) -> Outcome:
         """Delete what lies below an offset; -1: the high watermark. The value is the low watermark.
 
         That is the smallest log start of all replicas that are alive.
         """
         partition = d.DeleteRecordsPartition(partition_index=i32(of.index), offset=i64(offset))
         topic = d.DeleteRecordsTopic(name=TopicName(of.topic), partitions=(partition,))
-        request = d.DeleteRecordsRequest(topics=(topic,), timeout=milliseconds(timeout_ms))
+        request = d.DeleteRecordsRequest(topics=(topic,), timeout=milliseconds(peer.timeout_ms))
 
         def read(response: Any) -> Outcome:
             topic = only(response.topics, name=of.topic)
@@ -234,12 +225,12 @@ class DataClient:
                 return Outcome("info", error=result.error_code.name)
             return _offset(result, "low_watermark")
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
-    async def init_producer_id(self, endpoint: Endpoint, timeout_ms: float) -> Outcome:
+    async def init_producer_id(self, peer: Peer) -> Outcome:
         """Get an id of an idempotent producer. The value is (producer id, producer epoch)."""
         request = d.InitProducerIdRequest(
-            transactional_id=None, transaction_timeout=milliseconds(timeout_ms)
+            transactional_id=None, transaction_timeout=milliseconds(peer.timeout_ms)
         )
 
         def read(response: Any) -> Outcome:
@@ -249,7 +240,7 @@ class DataClient:
                 raise WrongAnswerError(f"producer id {response.producer_id}")
             return Outcome("ok", (int(response.producer_id), int(response.producer_epoch)))
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
 
 def _refusal(error: ErrorCode) -> Outcome:

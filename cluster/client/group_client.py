@@ -17,10 +17,9 @@ from typing import Any, Final
 
 from kio.serial import entity_reader, entity_writer
 
-from cluster.client.caller import Caller, Outcome, WrongAnswerError, only
+from cluster.client.caller import Caller, Outcome, Peer, WrongAnswerError, only
 from cluster.client.data_client import TopicPartition
 from cluster.node.errors import ErrorCode
-from cluster.node.ports import Endpoint
 from cluster.node.protocol import group_messages as g
 from cluster.node.protocol.codec import MAX_RESPONSE_ELEMENTS
 from cluster.node.protocol.messages import TopicName, i32, i64, milliseconds
@@ -74,12 +73,11 @@ class GroupClient:
 
     async def join(
         self,
-        endpoint: Endpoint,
+        peer: Peer,
         member: Member,
         topic: str,
         session_timeout_ms: float,
         rebalance_timeout_ms: float,
-        timeout_ms: float,
     ) -> Outcome:
         """Join the next generation. The value is `Joined`; of `member_id_required`, a member id."""
         subscription = _encode(g.ConsumerProtocolSubscription(topics=(topic,)))
@@ -108,14 +106,10 @@ class GroupClient:
             others = tuple(each.member_id for each in response.members) if decides else ()
             return Outcome("ok", Joined(found, others))
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
     async def sync(
-        self,
-        endpoint: Endpoint,
-        member: Member,
-        assignments: Mapping[str, Sequence[TopicPartition]],
-        timeout_ms: float,
+        self, peer: Peer, member: Member, assignments: Mapping[str, Sequence[TopicPartition]]
     ) -> Outcome:
         """Wait for the assignment, as the leader after deciding it. The value is its partitions."""
         request = g.SyncGroupRequest(
@@ -136,9 +130,9 @@ class GroupClient:
                 return Outcome("fail", error=response.error_code.name)
             return Outcome("ok", _partitions(response.assignment))
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
-    async def heartbeat(self, endpoint: Endpoint, member: Member, timeout_ms: float) -> Outcome:
+    async def heartbeat(self, peer: Peer, member: Member) -> Outcome:
         """Say that the member is alive; `fail` where it has to join again."""
         request = g.HeartbeatRequest(
             group_id=g.GroupId(member.group),
@@ -146,9 +140,9 @@ class GroupClient:
             member_id=member.member_id,
             group_instance_id=member.instance_id,
         )
-        return await self._client.attempt(endpoint, request, _answer, timeout_ms)
+        return await self._client.attempt(peer, request, _answer)
 
-    async def leave(self, endpoint: Endpoint, member: Member, timeout_ms: float) -> Outcome:
+    async def leave(self, peer: Peer, member: Member) -> Outcome:
         """Leave the group."""
         identity = g.MemberIdentity(
             member_id=member.member_id, group_instance_id=member.instance_id
@@ -159,14 +153,10 @@ class GroupClient:
             outcome = _answer(response)
             return outcome if outcome.type != "ok" else _answer(*response.members)
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
     async def commit(
-        self,
-        endpoint: Endpoint,
-        member: Member,
-        offsets: Mapping[TopicPartition, int],
-        timeout_ms: float,
+        self, peer: Peer, member: Member, offsets: Mapping[TopicPartition, int]
     ) -> Outcome:
         """Commit offsets, all of one topic."""
         (topic,) = {partition.topic for partition in offsets}
@@ -200,14 +190,10 @@ class GroupClient:
             refused = len(wrong) == len(errors) and _REFUSED.issuperset(wrong)
             return Outcome("fail" if refused else "info", error=wrong[0].name)
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
     async def offsets(
-        self,
-        endpoint: Endpoint,
-        member: Member,
-        partitions: Sequence[TopicPartition],
-        timeout_ms: float,
+        self, peer: Peer, member: Member, partitions: Sequence[TopicPartition]
     ) -> Outcome:
         """Look up committed offsets, of one topic: {partition: offset, or NONE_COMMITTED}.
 
@@ -239,7 +225,7 @@ class GroupClient:
                 raise WrongAnswerError(f"offsets {offsets}")
             return Outcome("ok", offsets)
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
 
 def _answer(response: Any) -> Outcome:

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cluster.client.caller import Caller, Outcome, WrongAnswerError
+from cluster.client.caller import Caller, Outcome, Peer, WrongAnswerError
 from cluster.client.data_client import TopicPartition
 from cluster.node.errors import ErrorCode
-from cluster.node.ports import Endpoint
 from cluster.node.protocol import transaction_messages as t
 from cluster.node.protocol.data_messages import InitProducerIdRequest
 from cluster.node.protocol.messages import (
@@ -59,7 +58,7 @@ class TransactionalClient:
     def __init__(self, client: Caller) -> None:
         self._client = client
 
-    async def transaction_version(self, endpoint: Endpoint, timeout_ms: float) -> Outcome:
+    async def transaction_version(self, peer: Peer) -> Outcome:
         """Look up the finalized level of transaction.version as a broker knows it; 0 without."""
         request = ApiVersionsRequest(client_software_name="kraftprobe", client_software_version="1")
 
@@ -72,14 +71,10 @@ class TransactionalClient:
             ]
             return Outcome("ok", max(levels, default=0))
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
     async def init_producer(
-        self,
-        endpoint: Endpoint,
-        transactional_id: str,
-        transaction_timeout_ms: float,
-        timeout_ms: float,
+        self, peer: Peer, transactional_id: str, transaction_timeout_ms: float
     ) -> Outcome:
         """Take over a transactional id. The value is `Producer`, in an epoch of its own.
 
@@ -96,15 +91,10 @@ class TransactionalClient:
                 return _refusal(response.error_code)
             return Outcome("ok", _producer(response))
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
     async def add_partition(
-        self,
-        endpoint: Endpoint,
-        transactional_id: str,
-        producer: Producer,
-        partition: TopicPartition,
-        timeout_ms: float,
+        self, peer: Peer, transactional_id: str, producer: Producer, partition: TopicPartition
     ) -> Outcome:
         """Make a partition one of the transaction's, which begins with the first."""
         topic = t.AddPartitionsToTxnTopic(
@@ -126,15 +116,10 @@ class TransactionalClient:
                 return _refusal(result.partition_error_code)
             return Outcome("ok")
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
     async def add_offsets(
-        self,
-        endpoint: Endpoint,
-        transactional_id: str,
-        producer: Producer,
-        group: str,
-        timeout_ms: float,
+        self, peer: Peer, transactional_id: str, producer: Producer, group: str
     ) -> Outcome:
         """Make the offsets of a group part of the transaction."""
         request = t.AddOffsetsToTxnRequest(
@@ -149,17 +134,16 @@ class TransactionalClient:
                 return _refusal(response.error_code)
             return Outcome("ok")
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
     async def commit_offset(
         self,
-        endpoint: Endpoint,
+        peer: Peer,
         transactional_id: str,
         producer: Producer,
         group: str,
         of: TopicPartition,
         offset: int,
-        timeout_ms: float,
         *,
         adds_group: bool,
     ) -> Outcome:
@@ -186,14 +170,13 @@ class TransactionalClient:
                 return _refusal(result.error_code)
             return Outcome("ok")
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
     async def end(
         self,
-        endpoint: Endpoint,
+        peer: Peer,
         transactional_id: str,
         producer: Producer,
-        timeout_ms: float,
         *,
         commit: bool,
         bumps_epoch: bool,
@@ -212,7 +195,7 @@ class TransactionalClient:
                 return _refusal(response.error_code)
             return Outcome("ok", _producer(response) if bumps_epoch else producer)
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(peer, request, read)
 
 
 def _refusal(error: ErrorCode) -> Outcome:
@@ -226,9 +209,7 @@ def _producer(response: Any) -> Producer:
     return Producer(int(response.producer_id), int(response.producer_epoch))
 
 
-async def find_coordinator(
-    client: Caller, endpoint: Endpoint, kind: int, key: str, timeout_ms: float
-) -> Outcome:
+async def find_coordinator(client: Caller, peer: Peer, kind: int, key: str) -> Outcome:
     """Ask any broker which one coordinates `key`, of type GROUP or TRANSACTION: its node id."""
     request = t.FindCoordinatorRequest(key_type=i8(kind), coordinator_keys=(key,))
 
@@ -240,4 +221,4 @@ async def find_coordinator(
             return Outcome("fail", error=found.error_code.name)
         return Outcome("ok", int(found.node_id))
 
-    return await client.attempt(endpoint, request, read, timeout_ms)
+    return await client.attempt(peer, request, read)

@@ -19,7 +19,7 @@ from typing import Any
 from checkers.evidence import FinalRead
 from cluster.backends.base import Backend, NodeState
 from cluster.client.admin_client import CLUSTER_RESOURCE, TOPIC_RESOURCE, Client, resource_name
-from cluster.client.caller import CallFailed, FinalReadRefused
+from cluster.client.caller import CallFailed, FinalReadRefused, Peer
 from cluster.systems.cells import CellOf
 from cluster.values import valueclass
 from harness.run.observer import Observer
@@ -105,13 +105,12 @@ async def _commit_sentinel(
             # and seeing its sentinel would prove nothing about this one.
             attempt += 1
             name = f"{SENTINEL_PREFIX}{attempt}"
-            endpoint, to = backend.endpoint(leadership.leader, "CONTROLLER"), cells.cell(name)
-            outcome = await client.alter_config(
-                endpoint, to.resource, to.key, "set", "1", timeout_ms=_REQUEST_TIMEOUT_MS
-            )
+            peer = Peer(backend.endpoint(leadership.leader, "CONTROLLER"), _REQUEST_TIMEOUT_MS)
+            to = cells.cell(name)
+            outcome = await client.alter_config(peer, to.resource, to.key, "set", "1")
             if outcome.type == "ok":
                 with contextlib.suppress(CallFailed):
-                    quorum = await client.describe_quorum(endpoint, timeout_ms=_REQUEST_TIMEOUT_MS)
+                    quorum = await client.describe_quorum(peer)
                     if quorum.high_watermark >= 0:
                         return name, quorum.high_watermark
         await asyncio.sleep(_PAUSE_S)
@@ -132,17 +131,17 @@ async def _read_node(
     # Topics are shown with their configurations as far as they exist.
     resources = (cells.cell(name).resource for name in names)
     also = tuple(dict.fromkeys(r for r in resources if r[0] != TOPIC_RESOURCE))
-    endpoint = backend.endpoint(node, "CLIENT")
     before: dict[str, Any] | None = None
     reason, was_extended = "was not asked", False
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + bound_s
     timeout_ms = max(_REQUEST_TIMEOUT_MS, 1000.0 * bound_s / _REQUESTS_MIN)
+    peer = Peer(backend.endpoint(node, "CLIENT"), timeout_ms)
     while loop.time() < deadline_s:
         try:
             if await in_time(backend.state(node), _STATE_BOUND_S) is NodeState.DEAD:
                 return "is not running"
-            read = await client.final_read(endpoint, also=also, timeout_ms=timeout_ms)
+            read = await client.final_read(peer, also=also)
         except (CallFailed, FinalReadRefused) as error:
             before, reason = None, f"does not answer ({error})"
         except OutOfTimeError:

@@ -31,7 +31,7 @@ from typing import Any
 
 from checkers.history import EventType
 from cluster.backends.base import Backend
-from cluster.client.caller import Caller, CallFailed, metadata_of
+from cluster.client.caller import Caller, CallFailed, Peer, metadata_of
 from harness.plan.schedule import Entry, steps
 from harness.run.observer import ASK_TIMEOUT_MS, Observer
 from nemeses import drive
@@ -97,8 +97,8 @@ async def partition_leader(backend: Backend, client: Caller) -> str | None:
     """
     for asked in backend.nodes:
         try:
-            endpoint = backend.endpoint(asked, "CLIENT")
-            leads = await client.ask(endpoint, metadata_of(None), _leads, ASK_TIMEOUT_MS)
+            peer = Peer(backend.endpoint(asked, "CLIENT"), ASK_TIMEOUT_MS)
+            leads = await client.ask(peer, metadata_of(None), _leads)
         except CallFailed:
             continue
         known = [node for node in backend.nodes if leads[node]]

@@ -16,7 +16,7 @@ from checkers.history import EventType
 from checkers.runs.faults import LEADS
 from cluster.backends.base import Backend, Listener
 from cluster.client.admin_client import Client
-from cluster.client.caller import CallFailed
+from cluster.client.caller import CallFailed, Peer
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import Connect
 from cluster.systems.kinds import AskLeader
@@ -33,7 +33,7 @@ def describing(client: Client) -> AskLeader:
 
     async def ask(_: Connect, endpoint: Endpoint, bound_ms: float) -> tuple[int, int | None] | None:
         try:
-            response = await client.describe_quorum(endpoint, timeout_ms=bound_ms)
+            response = await client.describe_quorum(Peer(endpoint, bound_ms))
         except CallFailed:
             return None
         return response.leader_id, response.leader_epoch

@@ -69,17 +69,16 @@ class ProcessClient:
     ) -> None:
         """`leader` supposes which node an operation goes to unless the worker is pinned."""
         self._network = backend.client_network()
-        timeout_ms = plan.operation_timeout_ms
         self._inner = workload.client(
             ClientContext(
-                client=Client(self._network, clock, timeout_ms, indefinite=plan.kind.indefinite),
+                client=Client(self._network, clock, indefinite=plan.kind.indefinite),
                 endpoint=backend.endpoint,
                 nodes_at=plan.nodes_at,
                 leader=leader,
                 worker=worker,
                 process=process,
                 pinned_to=pinned_to,
-                timeout_ms=timeout_ms,
+                timeout_ms=plan.operation_timeout_ms,
                 cell=plan.kind.cell,
                 reads_at=plan.kind.reads_at,
                 reads_lag=plan.kind.reads_lag,

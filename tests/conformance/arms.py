@@ -15,9 +15,10 @@ from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.client.admin_client import CLUSTER_RESOURCE, Client
-from cluster.client.caller import CallFailed, FinalReadRefused, Outcome
+from cluster.client.caller import CallFailed, FinalReadRefused, Outcome, Peer
 from cluster.node.ports import Clock
 from cluster.node.runtime.clock import LoopClock
+from cluster.systems.base import Listener
 from cluster.systems.kraft import KraftSystem
 from harness.sim.image_sight import ImageWatch
 from harness.sim.world_sight import watch
@@ -39,7 +40,11 @@ class Cluster:
     def __init__(self, backend: Backend, clock: Clock, timeout_ms: float = 800.0) -> None:
         self.backend = backend
         self.clock = clock
-        self.client = Client(backend.client_network(), clock, timeout_ms)
+        self.client = Client(backend.client_network(), clock)
+        self.timeout_ms = timeout_ms
+
+    def peer(self, node: str, listener: Listener = "CONTROLLER") -> Peer:
+        return Peer(self.backend.endpoint(node, listener), self.timeout_ms)
 
     async def eventually(self, what: str, condition: Callable[[], Awaitable[object]]):
         """Wait for a condition; returns what it gave."""
@@ -63,12 +68,10 @@ class Cluster:
         return str(await self.eventually("a leader", reads))
 
     async def write(self, node: str, value: str) -> Outcome:
-        endpoint = self.backend.endpoint(node)
-        return await self.client.alter_config(endpoint, CLUSTER_RESOURCE, KEY, "set", value)
+        return await self.client.alter_config(self.peer(node), CLUSTER_RESOURCE, KEY, "set", value)
 
     async def read(self, node: str) -> Outcome:
-        endpoint = self.backend.endpoint(node)
-        return await self.client.read_config(endpoint, CLUSTER_RESOURCE, KEY)
+        return await self.client.read_config(self.peer(node), CLUSTER_RESOURCE, KEY)
 
     async def write_somewhere(self, value: str, but: str | None = None) -> str:
         """Write until it is acknowledged; returns the node."""
@@ -84,7 +87,7 @@ class Cluster:
     async def image(self, node: str) -> str | None:
         """What a node's own image holds for the key."""
         try:
-            found = await self.client.final_read(self.backend.endpoint(node, "CLIENT"))
+            found = await self.client.final_read(self.peer(node, "CLIENT"))
         except (CallFailed, FinalReadRefused):
             return None
         return found["configs"].get("broker:", {}).get(KEY)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster.client.admin_client import CLIENT_METRICS_RESOURCE, Client
-from cluster.client.caller import CallFailed
+from cluster.client.caller import CallFailed, Peer
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork
@@ -162,7 +162,7 @@ async def record(version: str, folder: Path) -> Capture:
     late = nodes[2][0]
     fronts.append(await proxy(late.voters[2].port, late.controller.port, capture))
     running = [begin(version, *node) for node in nodes[:2]]
-    client = Client(TcpNetwork(), LoopClock(asyncio.get_running_loop()), 1000)
+    client = Client(TcpNetwork(), LoopClock(asyncio.get_running_loop()))
     try:
         clock = asyncio.get_running_loop().time
         began, number, stopped_s = clock(), 0, 0.0
@@ -170,9 +170,8 @@ async def record(version: str, folder: Path) -> Capture:
             for place, _ in nodes:
                 resource = (CLIENT_METRICS_RESOURCE, "m")
                 value = f"a{number}"
-                done = await client.alter_config(
-                    place.controller, resource, "metrics", "set", value
-                )
+                peer = Peer(place.controller, 1000)
+                done = await client.alter_config(peer, resource, "metrics", "set", value)
                 number += done.type == "ok"
             since_s = clock() - began
             if since_s > LATE_S and len(running) == 2:
@@ -197,7 +196,7 @@ async def record(version: str, folder: Path) -> Capture:
 async def _leader(client: Client, nodes: list[tuple[Placement, int]]) -> int | None:
     for place, _ in nodes:
         try:
-            quorum = await client.describe_quorum(place.controller)
+            quorum = await client.describe_quorum(Peer(place.controller, 1000))
         except CallFailed:
             continue
         if quorum.leader_id > 0:

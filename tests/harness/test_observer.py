@@ -34,11 +34,11 @@ class Quorum:
 
     connect = None  # it is asked by other means
 
-    async def describe_quorum(self, endpoint, *, timeout_ms):
-        self.asked.append(endpoint.host)
-        said = self.says[endpoint.host]
+    async def describe_quorum(self, peer):
+        self.asked.append(peer.endpoint.host)
+        said = self.says[peer.endpoint.host]
         if said is None:
-            await asyncio.sleep(timeout_ms / 1000)
+            await asyncio.sleep(peer.timeout_ms / 1000)
             raise CallFailed(Failure.TIMED_OUT)
         return SimpleNamespace(leader_id=said[0], leader_epoch=said[1])
 

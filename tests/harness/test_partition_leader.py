@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster.client.caller import CallFailed
+from cluster.client.caller import CallFailed, Peer
 from cluster.node.ports import Endpoint, Failure
 from harness.run.nemesis import partition_leader
 from nemeses.base import ParameterError
@@ -29,8 +29,8 @@ class Brokers:
     def __init__(self, **answers: tuple[int, ...] | None) -> None:
         self._answers = answers
 
-    async def ask(self, endpoint: Endpoint, message: object, read, timeout_ms: float | None = None):
-        leaders = self._answers[f"n{endpoint.node_id}"]
+    async def ask(self, peer: Peer, message: object, read):
+        leaders = self._answers[f"n{peer.endpoint.node_id}"]
         if leaders is None:
             raise CallFailed(Failure.TIMED_OUT)
         partitions = [SimpleNamespace(leader_id=leader) for leader in leaders]

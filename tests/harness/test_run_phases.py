@@ -108,8 +108,8 @@ def read_one(final_read, *lists, within_s=30.0):
 def test_a_list_that_a_topic_holds_is_read_by_its_name_and_need_not_exist():
     name, asked = f"{LIST_PREFIX}l0", []
 
-    async def final_read(_endpoint, *, also, timeout_ms):
-        asked.append((also, timeout_ms))
+    async def final_read(peer, *, also):
+        asked.append((also, peer.timeout_ms))
         held = {"follower.replication.throttled.replicas": "3:17,0:1"}
         return {"topics": {}, "configs": shown(**{f"topic:{name}": held})}
 

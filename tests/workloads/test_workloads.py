@@ -28,8 +28,8 @@ class FakeClient:
         self._outcomes = iter(outcomes)
 
     def __getattr__(self, name):
-        async def call(*arguments, **named):
-            self.calls.append((name, *arguments, named))
+        async def call(peer, *arguments, **named):
+            self.calls.append((name, peer.endpoint, *arguments, named))
             return next(self._outcomes)
 
         return call

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from cluster.client.admin_client import Client
-from cluster.client.caller import Outcome
+from cluster.client.caller import Outcome, Peer
 from cluster.client.transactional_client import find_coordinator
 from cluster.node.errors import ErrorCode
-from cluster.node.ports import Endpoint, Failure
+from cluster.node.ports import Failure
 from workloads.data.leads import Budget, Leads, Stopped, node_name
 
 PAUSE_S: Final = 0.02
@@ -33,8 +33,8 @@ ELSEWHERE: Final = frozenset(
 
 Share = Callable[[Budget], float]
 """(what is left of an operation) -> how long one request may take, in ms."""
-Ask = Callable[[Endpoint, float], Awaitable[Outcome]]
-"""(a coordinator, bound in ms) -> what it answers."""
+Ask = Callable[[Peer], Awaitable[Outcome]]
+"""(a coordinator) -> what it answers."""
 
 
 class Coordinator:
@@ -54,10 +54,8 @@ class Coordinator:
         """Return the node that coordinates."""
         while self.node is None:
             asked = self._leads.asked
-            endpoint = self._leads.client_of(asked)
-            found = await find_coordinator(
-                self._client, endpoint, self._kind, self._key, self._share(budget)
-            )
+            peer = self._leads.peer(asked, self._share(budget))
+            found = await find_coordinator(self._client, peer, self._kind, self._key)
             if found.type == "ok" and node_name(found.value) in self._leads.brokers:
                 self.node = node_name(found.value)
                 break
@@ -76,7 +74,7 @@ class Coordinator:
         """Have the coordinator do, in as many attempts as it takes, what may be done twice."""
         while True:
             node = await self.find(budget)
-            outcome = await ask(self._leads.client_of(node), self._share(budget))
+            outcome = await ask(self._leads.peer(node, self._share(budget)))
             if outcome.type == "ok":
                 return outcome.value
             self.learn(outcome)

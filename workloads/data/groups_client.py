@@ -108,8 +108,8 @@ class GroupsClient:
         if self._membership is None:
             return await self._join(self._new_member(), node, budget)
         member = self._membership.member
-        endpoint = self._leads.client_of(node)
-        beat = await self._group.heartbeat(endpoint, member, budget.left_ms)
+        peer = self._leads.peer(node, budget.left_ms)
+        beat = await self._group.heartbeat(peer, member)
         if beat.error == ErrorCode.rebalance_in_progress.name:
             return await self._join(member, node, budget)
         if beat.type != "ok":
@@ -129,29 +129,24 @@ class GroupsClient:
     async def _join(self, member: Member, node: str, budget: Budget) -> Completion:
         """Join the next generation; raises Stopped, and then is no member any more."""
         self._forget()
-        endpoint = self._leads.client_of(node)
 
         async def ask(who: Member) -> Any:
-            outcome = await self._group.join(
-                endpoint,
-                who,
-                self._topic,
-                self._session_timeout_ms,
-                self._rebalance_timeout_ms,
-                budget.left_ms,
-            )
+            limits_ms = self._session_timeout_ms, self._rebalance_timeout_ms
+            peer = self._leads.peer(node, budget.left_ms)
+            outcome = await self._group.join(peer, who, self._topic, *limits_ms)
             if outcome.error == ErrorCode.member_id_required.name and not who.member_id:
                 return await ask(Member(who.group, outcome.value, who.instance_id))
             return self._got(outcome, node)
 
         joined: Joined = await ask(member)
         assignments = self._assign(joined)
-        sync = await self._group.sync(endpoint, joined.member, assignments, budget.left_ms)
+        peer = self._leads.peer(node, budget.left_ms)
+        sync = await self._group.sync(peer, joined.member, assignments)
         given = self._got(sync, node)
         shown: Mapping[TopicPartition, int] = {}
         if given:
-            found = await self._group.offsets(endpoint, joined.member, given, budget.left_ms)
-            shown = self._got(found, node)
+            peer = self._leads.peer(node, budget.left_ms)
+            shown = self._got(await self._group.offsets(peer, joined.member, given), node)
         positions = {of: 0 if at == NONE_COMMITTED else at for of, at in shown.items()}
         self._membership = _Membership(joined.member, positions)
         committed = {str(partition): offset for partition, offset in shown.items()}
@@ -178,7 +173,7 @@ class GroupsClient:
         member = self._membership.member
         self._forget()
         node = await self._coordinator.find(budget)
-        left = await self._group.leave(self._leads.client_of(node), member, budget.left_ms)
+        left = await self._group.leave(self._leads.peer(node, budget.left_ms), member)
         self._got(left, node)
         return Completion(EventType.OK, _who(member), None, node)
 
@@ -214,11 +209,10 @@ class GroupsClient:
             node = lead.node
             fetched: Fetched = self._leads.read(
                 await self._data.fetch(
-                    self._leads.client_of(node),
+                    self._leads.peer(node, budget.left_ms),
                     of,
                     membership.positions[of],
                     lead.epoch,
-                    budget.left_ms,
                     max_wait_ms=_POLL_WAIT_MS,
                     max_bytes=_POLL_BYTES,
                 ),
@@ -241,9 +235,8 @@ class GroupsClient:
             raise Stopped("no-member", self._leads.asked)
         node = await self._coordinator.find(budget)
         offsets = dict(membership.positions)
-        outcome = await self._group.commit(
-            self._leads.client_of(node), membership.member, offsets, budget.left_ms
-        )
+        peer = self._leads.peer(node, budget.left_ms)
+        outcome = await self._group.commit(peer, membership.member, offsets)
         self._coordinator.learn(outcome)
         if outcome.error in _FENCED and membership is self._membership:
             self._forget()

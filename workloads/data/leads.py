@@ -17,10 +17,9 @@ import asyncio
 import itertools
 from typing import Any, Final
 
-from cluster.client.caller import Outcome
+from cluster.client.caller import Outcome, Peer
 from cluster.client.data_client import NO_LEADER, DataClient, PartitionView, TopicPartition
 from cluster.node.errors import ErrorCode
-from cluster.node.ports import Endpoint
 from cluster.values import valueclass
 from workloads.base import ClientContext
 from workloads.keyed import Plain, Target
@@ -110,7 +109,7 @@ class Leads:
 
     async def view(self, node: str, of: TopicPartition, budget: Budget) -> PartitionView:
         """Look a partition up at a broker; makes its topic if there is none."""
-        found = await self._data.describe(self.client_of(node), of.topic, budget.left_ms)
+        found = await self._data.describe(self.peer(node, budget.left_ms), of.topic)
         if found.type != "ok" and node == self.asked:
             self.ask_next()
         views = self.got(found, node)
@@ -129,8 +128,8 @@ class Leads:
         node = node_name(view.leader)
         if view.leader == NO_LEADER or node not in self.brokers:
             raise Stopped(ErrorCode.leader_not_available.name, asked)
-        endpoint = self.client_of(node)
-        end = await self._data.end_of_reign(endpoint, of, view.epoch, budget.left_ms)
+        peer = self.peer(node, budget.left_ms)
+        end = await self._data.end_of_reign(peer, of, view.epoch)
         return Lead(node, view.epoch, self.read(end, of, node), view.replicas)
 
     def forget(self, of: TopicPartition) -> None:
@@ -142,9 +141,9 @@ class Leads:
         if self.own is None:
             self.asked = next(self._turns)
 
-    def client_of(self, node: str) -> Endpoint:
-        """Return where a node listens for clients."""
-        return self._context.endpoint(node, "CLIENT")
+    def peer(self, node: str, timeout_ms: float) -> Peer:
+        """Return a node to be asked as a client does."""
+        return Peer(self._context.endpoint(node, "CLIENT"), timeout_ms)
 
     def got(self, outcome: Outcome, node: str) -> Any:
         """Return the value of a request without effect."""
@@ -165,12 +164,11 @@ class Leads:
         factor = min(self._topics.replication_factor, len(self.brokers))
         least = min(self._topics.min_insync_replicas, factor)
         outcome = await self._context.client.create_topic(
-            self._context.endpoint(node, "CONTROLLER"),
+            Peer(self._context.endpoint(node, "CONTROLLER"), budget.left_ms),
             topic,
             self._topics.partitions,
             replication_factor=factor,
             configs={"min.insync.replicas": str(least)},
-            timeout_ms=budget.left_ms,
         )
         self.controllers.learn(node, outcome)
 

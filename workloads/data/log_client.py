@@ -21,7 +21,7 @@ from checkers.partition_logs.columns import CONFIGURE, POLL, POLL_ALL, RENEW, SE
 from cluster.backends.base import Listener
 from cluster.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE
 from cluster.client.batches import batch_of
-from cluster.client.caller import Outcome
+from cluster.client.caller import Outcome, Peer
 from cluster.client.data_client import ANY_EPOCH, Acks, DataClient, Fetched, TopicPartition
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import NOBODY, SEQUENCE_MAX, Sequenced
@@ -221,9 +221,8 @@ class LogClient:
         epoch, certain = lead.epoch, True
         """The least of any attempt; every attempt so far certainly appended nothing."""
         for attempts_left in range(self._retries, -1, -1):
-            timeout_ms = budget.left_ms / (attempts_left + 1)
-            endpoint = self._leads.client_of(lead.node)
-            outcome = await self._data.produce(endpoint, to, batch, self._acks, timeout_ms)
+            peer = self._leads.peer(lead.node, budget.left_ms / (attempts_left + 1))
+            outcome = await self._data.produce(peer, to, batch, self._acks)
             if outcome.type == "ok":
                 break
             certain = certain and outcome.type == "fail"
@@ -258,8 +257,8 @@ class LogClient:
         while True:
             producer = shared.now
             if producer is None or producer.is_over:
-                endpoint = self._leads.client_of(node)
-                found = await self._data.init_producer_id(endpoint, budget.left_ms)
+                peer = self._leads.peer(node, budget.left_ms)
+                found = await self._data.init_producer_id(peer)
                 made = Producer(*self._leads.read(found, to, node))
                 if shared.now is producer:  # nobody else was faster
                     shared.now = made
@@ -274,21 +273,20 @@ class LogClient:
 
     async def _poll(self, op: Op, of: TopicPartition, budget: Budget) -> Completion:
         node, epoch = await self._reader(of, budget)
-        endpoint = self._leads.client_of(node)
         position = self._positions.get(of) if op.value is None else op.value
         if position is None and epoch == ANY_EPOCH:
             position = 0  # a follower does not say where its log ends
         elif position is None:
-            end = await self._data.find_end(endpoint, of, epoch, budget.left_ms)
+            peer = self._leads.peer(node, budget.left_ms)
+            end = await self._data.find_end(peer, of, epoch)
             position = self._leads.read(end, of, node)
         assert isinstance(position, int), "offsets are numbers"
         left_ms = budget.left_ms
         outcome = await self._data.fetch(
-            endpoint,
+            self._leads.peer(node, left_ms),
             of,
             position,
             epoch,
-            left_ms,
             max_wait_ms=left_ms * _POLL_WAIT_SHARE,
             max_bytes=_POLL_BYTES,
         )
@@ -325,11 +323,10 @@ class LogClient:
             in_pieces = isinstance(op, AtReplica) and in_time
             fetched: Fetched = self._leads.got(
                 await self._data.fetch(
-                    self._leads.client_of(node),
+                    self._leads.peer(node, budget.left_ms),
                     of,
                     position,
                     epoch,
-                    budget.left_ms,
                     max_wait_ms=0.0,
                     max_bytes=piece_bytes if in_pieces else _WHOLE_BYTES,
                 ),
@@ -353,11 +350,12 @@ class LogClient:
         begin, brokers = op.value % len(self._leads.brokers), self._leads.brokers
         chosen = [brokers[(begin + n) % len(brokers)] for n in range(len(view.replicas))]
         node = self._leads.controllers.choose("CONTROLLER")
-        controller = self._context.endpoint(node, "CONTROLLER")
         replicas = [_node_id(name) for name in chosen]
-        outcome = await self._context.client.reassign(controller, of, replicas, budget.left_ms)
+        peer = self._controller(node, budget)
+        outcome = await self._context.client.reassign(peer, of, replicas)
         if outcome.type == "ok":
-            elected = await self._context.client.elect_preferred(controller, of, budget.left_ms)
+            peer = self._controller(node, budget)
+            elected = await self._context.client.elect_preferred(peer, of)
             outcome = Outcome(elected.type, replicas, elected.error)
         self._leads.controllers.learn(node, outcome)
         self._leads.forget(of)
@@ -369,12 +367,11 @@ class LogClient:
         assert isinstance(op.value, dict), "a configuration has a name and a value"
         node = self._leads.controllers.choose("CONTROLLER")
         outcome = await self._context.client.alter_config(
-            self._context.endpoint(node, "CONTROLLER"),
+            self._controller(node, budget),
             (TOPIC_RESOURCE, of.topic),
             op.value["name"],
             "set",
             op.value["value"],
-            timeout_ms=budget.left_ms,
         )
         self._leads.controllers.learn(node, outcome)
         return completion(replace(outcome, value=None), node, op.value)
@@ -383,29 +380,24 @@ class LogClient:
         """Change a configuration of one broker, which that broker alone can judge."""
         assert isinstance(op.value, dict), "a configuration has a name and a value"
         node = self._leads.asked
-        broker = self._leads.client_of(node)
+        peer = self._leads.peer(node, budget.left_ms)
         outcome = await self._context.client.alter_config(
-            broker,
-            (BROKER_RESOURCE, str(broker.node_id)),
+            peer,
+            (BROKER_RESOURCE, str(peer.endpoint.node_id)),
             op.value["name"],
             "set",
             op.value["value"],
-            timeout_ms=budget.left_ms,
         )
         return completion(replace(outcome, value=None), node, op.value)
 
     async def _grow(self, op: Op, of: TopicPartition, budget: Budget) -> Completion:
         asked = self._leads.asked
         view = await self._leads.view(asked, of, budget)  # makes the topic
-        found = await self._data.describe(self._leads.client_of(asked), of.topic, budget.left_ms)
+        found = await self._data.describe(self._leads.peer(asked, budget.left_ms), of.topic)
         count = len(self._leads.got(found, asked) or ())
         node = self._leads.controllers.choose("CONTROLLER")
         outcome = await self._context.client.create_partition(
-            self._context.endpoint(node, "CONTROLLER"),
-            of.topic,
-            count,
-            view.replicas,
-            timeout_ms=budget.left_ms,
+            self._controller(node, budget), of.topic, count, view.replicas
         )
         self._leads.controllers.learn(node, outcome)
         return completion(outcome, node, op.value)
@@ -416,9 +408,8 @@ class LogClient:
         of_each: tuple[tuple[str, Listener], ...] = ((node, "CLIENT"), (controller, "CONTROLLER"))
         for asked, listener in of_each:
             outcome = await self._context.client.describe_cluster(
-                self._context.endpoint(asked, listener),
+                Peer(self._context.endpoint(asked, listener), budget.left_ms),
                 is_controller=listener == "CONTROLLER",
-                timeout_ms=budget.left_ms,
             )
             if outcome.type != "ok":
                 break
@@ -429,23 +420,21 @@ class LogClient:
         asked = WRONG[op.value]
         listener: Listener = "CLIENT" if asked.is_of_broker else "CONTROLLER"
         node = self._leads.controllers.choose(listener)
-        endpoint = self._context.endpoint(node, listener)
+        peer = Peer(self._context.endpoint(node, listener), budget.left_ms)
 
         def read(answer: object) -> Outcome:
             error = ErrorCode.__members__.get(errors_of(answer)[0], ErrorCode.none)
             return self._context.client.judge(error) or Outcome("ok")
 
-        outcome = await self._context.client.attempt(
-            endpoint, asked.request, read, timeout_ms=budget.left_ms
-        )
+        outcome = await self._context.client.attempt(peer, asked.request, read)
         self._leads.controllers.learn(node, outcome)
         return completion(outcome, node, op.value)
 
     async def _delete(self, op: Op, of: TopicPartition, budget: Budget) -> Completion:
         assert isinstance(op.value, int), "offsets are numbers"
         lead = await self._leads.lead(of, budget)
-        endpoint = self._leads.client_of(lead.node)
-        outcome = await self._data.delete_records(endpoint, of, op.value, budget.left_ms)
+        peer = self._leads.peer(lead.node, budget.left_ms)
+        outcome = await self._data.delete_records(peer, of, op.value)
         self._leads.forget(of)
         return completion(replace(outcome, value=None), lead.node, op.value)
 
@@ -453,9 +442,7 @@ class LogClient:
         """Delete a topic that nothing else uses, make it anew, and send a record to it."""
         self._leads.forget(of)
         node = self._leads.controllers.choose("CONTROLLER")
-        outcome = await self._context.client.delete_topic(
-            self._context.endpoint(node, "CONTROLLER"), of.topic, timeout_ms=budget.left_ms
-        )
+        outcome = await self._context.client.delete_topic(self._controller(node, budget), of.topic)
         self._leads.controllers.learn(node, outcome)
         lead = await self._next_lead(of, budget)  # makes the topic
         if lead is None:
@@ -477,9 +464,9 @@ class LogClient:
     async def _init_producers(self, op: Op, _: TopicPartition, budget: Budget) -> Completion:
         assert isinstance(op.value, int), "ids are counted"
         node = self._leads.asked
-        endpoint, left_ms = self._leads.client_of(node), budget.left_ms
+        peer = self._leads.peer(node, budget.left_ms)
         outcomes = await asyncio.gather(
-            *(self._data.init_producer_id(endpoint, left_ms) for _ in range(op.value))
+            *(self._data.init_producer_id(peer) for _ in range(op.value))
         )
         worst = next((outcome for outcome in outcomes if outcome.type != "ok"), Outcome("ok"))
         return completion(replace(worst, value=None), node, op.value)
@@ -487,8 +474,11 @@ class LogClient:
     async def _produce(self, text: str, to: TopicPartition, lead: Lead, budget: Budget) -> Outcome:
         """Send a record that nobody is owed."""
         batch = batch_of([text], self._context.client.wall_ms(), NOBODY)
-        endpoint = self._leads.client_of(lead.node)
-        return await self._data.produce(endpoint, to, batch, self._acks, budget.left_ms)
+        peer = self._leads.peer(lead.node, budget.left_ms)
+        return await self._data.produce(peer, to, batch, self._acks)
+
+    def _controller(self, node: str, budget: Budget) -> Peer:
+        return Peer(self._context.endpoint(node, "CONTROLLER"), budget.left_ms)
 
 
 def _answer(fetched: Fetched, records: Sequence[tuple[int, str]]) -> Value:

@@ -31,13 +31,13 @@ from checkers.transactions.atomic_rules import (
 )
 from checkers.transactions.committed_offsets import COMMIT, OFFSETS
 from cluster.client.batches import batch_of
-from cluster.client.caller import Outcome
+from cluster.client.caller import Outcome, Peer
 from cluster.client.data_client import ALL, DataClient, TopicPartition
 from cluster.client.group_client import GroupClient, Member
 from cluster.client.transactional_client import BUMPS_EPOCHS_FROM, Producer, TransactionalClient
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import Sequenced
-from cluster.node.ports import Endpoint, Failure
+from cluster.node.ports import Failure
 from cluster.node.protocol.transaction_messages import GROUP, TRANSACTION
 from workloads.base import ClientContext, Completion, Op
 from workloads.data.coordinators import ELSEWHERE, NOT_YET, PAUSE_S, Coordinator
@@ -170,8 +170,8 @@ class TransactionsClient:
         self._added.clear()
         if self._bumps_epoch is None:
             node = self._leads.asked
-            endpoint = self._leads.client_of(node)
-            found = await self._transactional.transaction_version(endpoint, self._share(budget))
+            peer = self._leads.peer(node, self._share(budget))
+            found = await self._transactional.transaction_version(peer)
             if found.type != "ok":
                 self._leads.ask_next()
             self._bumps_epoch = self._leads.got(found, node) >= BUMPS_EPOCHS_FROM
@@ -185,10 +185,9 @@ class TransactionsClient:
         self._producer = producer
 
     async def _init(self, budget: Budget) -> Producer:
-        def ask(endpoint: Endpoint, timeout_ms: float) -> Awaitable[Outcome]:
-            return self._transactional.init_producer(
-                endpoint, self._id, self._transaction_timeout_ms, timeout_ms
-            )
+        def ask(peer: Peer) -> Awaitable[Outcome]:
+            timeout_ms = self._transaction_timeout_ms
+            return self._transactional.init_producer(peer, self._id, timeout_ms)
 
         producer: Producer = await self._coordinator.ask(ask, budget)
         return producer
@@ -199,14 +198,12 @@ class TransactionsClient:
         producer, group, adds_group = self._producer, _group_of(of), bool(self._bumps_epoch)
         if not adds_group:
             await self._coordinator.ask(
-                lambda endpoint, timeout_ms: self._transactional.add_offsets(
-                    endpoint, self._id, producer, group, timeout_ms
-                ),
+                lambda peer: self._transactional.add_offsets(peer, self._id, producer, group),
                 budget,
             )
         await self._group_coordinator(of).ask(
-            lambda endpoint, timeout_ms: self._transactional.commit_offset(
-                endpoint, self._id, producer, group, of, offset, timeout_ms, adds_group=adds_group
+            lambda peer: self._transactional.commit_offset(
+                peer, self._id, producer, group, of, offset, adds_group=adds_group
             ),
             budget,
         )
@@ -218,10 +215,7 @@ class TransactionsClient:
         of = partition_of(key)
         coordinator = self._group_coordinator(of)
         offsets = await coordinator.ask(
-            lambda endpoint, timeout_ms: self._groups.offsets(
-                endpoint, Member(_group_of(of)), [of], timeout_ms
-            ),
-            budget,
+            lambda peer: self._groups.offsets(peer, Member(_group_of(of)), [of]), budget
         )
         return Completion(EventType.OK, [["r", key, offsets[of]]], None, coordinator.node)
 
@@ -246,9 +240,7 @@ class TransactionsClient:
         """Append one record; raises Stopped where it is not acknowledged."""
         if not self._bumps_epoch and to not in self._added:
             await self._coordinator.ask(
-                lambda endpoint, timeout_ms: self._transactional.add_partition(
-                    endpoint, self._id, producer, to, timeout_ms
-                ),
+                lambda peer: self._transactional.add_partition(peer, self._id, producer, to),
                 budget,
             )
             self._added.add(to)
@@ -258,11 +250,10 @@ class TransactionsClient:
         while True:
             lead = await self._leads.lead(to, budget)
             outcome = await self._data.produce(
-                self._leads.client_of(lead.node),
+                self._leads.peer(lead.node, self._share(budget)),
                 to,
                 batch,
                 ALL,
-                self._share(budget),
                 transactional_id=self._id,
                 adds_partitions=bool(self._bumps_epoch),
             )
@@ -304,10 +295,9 @@ class TransactionsClient:
         except Stopped as stopped:
             return Outcome("fail", error=Failure.NOT_SENT.value if budget.over else stopped.error)
         outcome = await self._transactional.end(
-            self._leads.client_of(node),
+            self._leads.peer(node, self._share(budget)),
             self._id,
             producer,
-            self._share(budget),
             commit=commit,
             bumps_epoch=bool(self._bumps_epoch),
         )

@@ -98,11 +98,10 @@ class Consumers:
         while True:
             fetched: Fetched = self._leads.read(
                 await self._data.fetch(
-                    self._leads.client_of(lead.node),
+                    self._leads.peer(lead.node, self._share(budget)),
                     of,
                     consumer.position,
                     lead.epoch,
-                    self._share(budget),
                     max_wait_ms=0.0,
                     max_bytes=_BYTES,
                     committed_only=committed,

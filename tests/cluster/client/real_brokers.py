@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cluster.client.admin_client import Client
-from cluster.client.caller import CallFailed
+from cluster.client.caller import CallFailed, Peer
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.clock import LoopClock
@@ -55,7 +55,8 @@ def active_controller(ports: Mapping[int, int]) -> int:
         while time.monotonic() < deadline:
             for node, port in ports.items():
                 with contextlib.suppress(CallFailed):
-                    quorum = await client.describe_quorum(Endpoint(node, "127.0.0.1", port))
+                    peer = Peer(Endpoint(node, "127.0.0.1", port), 5_000.0)
+                    quorum = await client.describe_quorum(peer)
                     if quorum.error is quorum.top_level_error is ErrorCode.none:
                         network.close()
                         await asyncio.sleep(0)

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.client.admin_client import CLUSTER_RESOURCE, Client
 from cluster.client.broker_client import BrokerClient, FakeBroker
-from cluster.client.caller import CallFailed, FinalReadRefused, Outcome
+from cluster.client.caller import CallFailed, FinalReadRefused, Outcome, Peer
 from cluster.client.failures import DEFINITE_ERRORS
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumResponse
@@ -18,7 +18,7 @@ from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol import messages as m
 from tests.play import play
 
-NODE = Endpoint(1, "127.0.0.1", 9092)
+NODE = Peer(Endpoint(1, "127.0.0.1", 9092), 500.0)
 ERRORS = [e for e in ErrorCode if e is not ErrorCode.none]
 
 
@@ -192,10 +192,10 @@ BROKER = FakeBroker(7)
 EVERYTHING = {
     **{name: call for name, (call, _) in OPERATIONS.items()},
     "create_partition": lambda c: c.create_partition(NODE, "t", 1, (1,)),
-    "register": lambda c: BrokerClient(c, 100).register(NODE, BROKER),
-    "heartbeat": lambda c: BrokerClient(c, 100).heartbeat(NODE, BROKER, 1, 0),
-    "allocate_producer_ids": lambda c: BrokerClient(c, 100).allocate_producer_ids(NODE, BROKER, 1),
-    "is_alive": lambda c: BrokerClient(c, 100).is_alive(NODE, 7),
+    "register": lambda c: BrokerClient(c).register(NODE, BROKER),
+    "heartbeat": lambda c: BrokerClient(c).heartbeat(NODE, BROKER, 1, 0),
+    "allocate_producer_ids": lambda c: BrokerClient(c).allocate_producer_ids(NODE, BROKER, 1),
+    "is_alive": lambda c: BrokerClient(c).is_alive(NODE, 7),
     "describe_quorum": lambda c: c.describe_quorum(NODE),
     "final_read": lambda c: c.final_read(NODE),
 }
@@ -229,7 +229,7 @@ def wrong_answer(reply, call):
 
     ended = asyncio.run(body())
     ((endpoint, what),) = noticed
-    assert endpoint == NODE
+    assert endpoint == NODE.endpoint
     assert ended.error == f"wrong-answer: {what}"
     return ended.type, what
 
@@ -350,10 +350,10 @@ async def test_a_call_without_an_answer_says_how_certain_that_is():
 @play(asyncio.run)
 async def test_one_operation_is_one_request():
     network = CannedNetwork(Failure.DISCONNECTED)
-    client = Client(network, ImpatientClock(), timeout_ms=1234)
-    await client.create_topic(NODE, "t", 5)
+    peer = Peer(NODE.endpoint, 1234)
+    await Client(network, ImpatientClock()).create_topic(peer, "t", 5)
     ((destination, request, timeout_ms),) = network.requests
-    assert (destination, timeout_ms) == (NODE, 1234)
+    assert (destination, timeout_ms) == (peer.endpoint, 1234)
     assert request.timeout.total_seconds() == 1.234
     assert [(t.name, t.num_partitions) for t in request.topics] == [("t", 5)]
 
@@ -382,14 +382,14 @@ def test_what_a_system_also_gives_to_appended_requests_is_indefinite_for_brokers
     )
     for indefinite, expected in (((), "fail"), ({ErrorCode.not_controller}, "info")):
         client = Client(CannedNetwork(refused), ImpatientClock(), indefinite=indefinite)
-        beat = BrokerClient(client, 100.0).heartbeat(NODE, FakeBroker(7), 3, 0)
+        beat = BrokerClient(client).heartbeat(NODE, FakeBroker(7), 3, 0)
         assert asyncio.run(beat) == Outcome(expected, error="not_controller")
 
 
 def test_a_broker_is_looked_up_at_any_node_only_where_reads_may_lag():
     def look(*, lags):
         client = Client(CannedNetwork(metadata(2)), ImpatientClock())
-        return asyncio.run(BrokerClient(client, 100.0).is_alive(NODE, 7, lags=lags))
+        return asyncio.run(BrokerClient(client).is_alive(NODE, 7, lags=lags))
 
     assert look(lags=False) == Outcome("fail", error="not_controller")
     assert look(lags=True) == Outcome("ok", False)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from cluster.client.admin_client import CLUSTER_RESOURCE, Client
-from cluster.client.caller import CallFailed, FinalReadRefused, Outcome
+from cluster.client.caller import CallFailed, FinalReadRefused, Outcome, Peer
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.runtime import network as tcp
@@ -19,15 +19,17 @@ from tests.play import play
 pytestmark = pytest.mark.cluster
 
 
+def peer(node, port):
+    return Peer(Endpoint(node, "127.0.0.1", port), 60_000)
+
+
 class Session:
     """A client, the endpoints of all nodes, and the leader."""
 
     def __init__(self, nodes, client):
         self.client = client
-        self.clients = {i: Endpoint(i, "127.0.0.1", p) for i, p in nodes.client_ports.items()}
-        self.controllers = {
-            i: Endpoint(i, "127.0.0.1", p) for i, p in nodes.controller_ports.items()
-        }
+        self.clients = {i: peer(i, p) for i, p in nodes.client_ports.items()}
+        self.controllers = {i: peer(i, p) for i, p in nodes.controller_ports.items()}
 
     async def find_leader(self):
         while True:
@@ -61,7 +63,7 @@ def with_client(test, nodes):
         try:
             async with asyncio.timeout(2 * TIMEOUT_S):
                 clock = LoopClock(asyncio.get_running_loop())
-                session = Session(nodes, Client(network, clock, timeout_ms=60_000))
+                session = Session(nodes, Client(network, clock))
                 await test(session, await session.find_leader())
         finally:
             network.close()

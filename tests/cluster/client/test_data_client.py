@@ -26,12 +26,11 @@ from cluster.node.log.batch.records import (
 )
 from cluster.node.log.data.data_config import DataLogConfig
 from cluster.node.log.data.validation import validate
-from cluster.node.ports import Endpoint, Failure
+from cluster.node.ports import Failure
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
-from tests.cluster.client.test_certainty import ask
+from tests.cluster.client.test_certainty import NODE, ask
 
-NODE = Endpoint(1, "127.0.0.1", 9092)
 P = TopicPartition("d0", 3)
 NONE = ErrorCode.none
 ERRORS = [e for e in ErrorCode if e is not NONE]
@@ -43,7 +42,7 @@ def produced(error=NONE, base_offset=7, topic="d0", index=3):
 
 
 def send(reply, acks=-1):
-    return ask(reply, lambda c: DataClient(c).produce(NODE, P, BATCH, acks, 500.0))
+    return ask(reply, lambda c: DataClient(c).produce(NODE, P, BATCH, acks))
 
 
 def fetched(records=b"", error=NONE, top=NONE):
@@ -52,7 +51,7 @@ def fetched(records=b"", error=NONE, top=NONE):
 
 def fetch(reply, position=0):
     asked = {"max_wait_ms": 50.0, "max_bytes": 100}
-    return ask(reply, lambda c: DataClient(c).fetch(NODE, P, position, 4, 500.0, **asked))
+    return ask(reply, lambda c: DataClient(c).fetch(NODE, P, position, 4, **asked))
 
 
 def test_a_batch_that_was_appended_has_its_offset():
@@ -147,16 +146,14 @@ def offsets(*, offset, error=NONE):
 
 
 def test_an_end_of_a_log_is_asked_for_in_an_epoch():
-    outcome, request = ask(
-        offsets(offset=8), lambda c: DataClient(c).find_end(NODE, P, ANY_EPOCH, 500.0)
-    )
+    outcome, request = ask(offsets(offset=8), lambda c: DataClient(c).find_end(NODE, P, ANY_EPOCH))
     assert outcome == Outcome("ok", 8)
     (asked,) = request.topics[0].partitions
     assert (asked.timestamp, asked.current_leader_epoch) == (LATEST, ANY_EPOCH)
 
 
 def test_no_offset_is_a_refusal():
-    outcome, _ = ask(offsets(offset=-1), lambda c: DataClient(c).find_end(NODE, P, 1, 500.0))
+    outcome, _ = ask(offsets(offset=-1), lambda c: DataClient(c).find_end(NODE, P, 1))
     assert outcome == Outcome("fail", error="offset_not_available")
 
 
@@ -167,7 +164,7 @@ def reign(*, end, error=NONE):
 
 
 def test_the_end_of_a_reign_is_asked_of_the_leader_of_this_very_epoch():
-    outcome, request = ask(reign(end=12), lambda c: DataClient(c).end_of_reign(NODE, P, 4, 500.0))
+    outcome, request = ask(reign(end=12), lambda c: DataClient(c).end_of_reign(NODE, P, 4))
     assert outcome == Outcome("ok", 12)
     (asked,) = request.topics[0].partitions
     assert (asked.current_leader_epoch, asked.leader_epoch) == (4, 4)
@@ -175,7 +172,7 @@ def test_the_end_of_a_reign_is_asked_of_the_leader_of_this_very_epoch():
 
 def test_a_leader_of_another_epoch_confirms_nothing():
     refused = reign(end=-1, error=ErrorCode.fenced_leader_epoch)
-    outcome, _ = ask(refused, lambda c: DataClient(c).end_of_reign(NODE, P, 4, 500.0))
+    outcome, _ = ask(refused, lambda c: DataClient(c).end_of_reign(NODE, P, 4))
     assert outcome == Outcome("fail", error="fenced_leader_epoch")
 
 
@@ -192,7 +189,7 @@ def test_records_may_be_deleted_whose_leader_gave_up_waiting_for_its_followers(e
     result = d.DeleteRecordsPartitionResult(partition_index=3, low_watermark=-1, error_code=error)
     topic = d.DeleteRecordsTopicResult(name="d0", partitions=(result,))
     answer = d.DeleteRecordsResponse(throttle_time=m.NO_THROTTLE, topics=(topic,))
-    outcome, _ = ask(answer, lambda c: DataClient(c).delete_records(NODE, P, 5, 500.0))
+    outcome, _ = ask(answer, lambda c: DataClient(c).delete_records(NODE, P, 5))
     assert outcome == Outcome(kind, error=error.name)
 
 
@@ -207,7 +204,7 @@ def test_a_producer_id_is_given_or_refused(error, producer_id, expected):
     answer = d.InitProducerIdResponse(
         throttle_time=m.NO_THROTTLE, error_code=error, producer_id=producer_id, producer_epoch=0
     )
-    outcome, _ = ask(answer, lambda c: DataClient(c).init_producer_id(NODE, 500.0))
+    outcome, _ = ask(answer, lambda c: DataClient(c).init_producer_id(NODE))
     assert outcome == (Outcome("fail", error=expected) if isinstance(expected, str) else expected)
 
 
@@ -237,11 +234,11 @@ def metadata(topic_error=NONE):
     ],
 )
 def test_metadata_shows_who_leads_in_which_epoch(error, expected):
-    assert ask(metadata(error), lambda c: DataClient(c).describe(NODE, "d0", 500.0))[0] == expected
+    assert ask(metadata(error), lambda c: DataClient(c).describe(NODE, "d0"))[0] == expected
 
 
 def test_who_leads_another_topic_is_a_wrong_answer():
-    outcome, _ = ask(metadata(), lambda c: DataClient(c).describe(NODE, "d1", 500.0))
+    outcome, _ = ask(metadata(), lambda c: DataClient(c).describe(NODE, "d1"))
     assert (outcome.type, outcome.error) == (
         "info",
         "wrong-answer: answer to MetadataRequest: name is 'd0', asked was 'd1'",

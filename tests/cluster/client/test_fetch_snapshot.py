@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from cluster.client.admin_client import Client
+from cluster.client.caller import Peer
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork
@@ -31,12 +32,12 @@ def since_last_start(nodes, node, event):
 async def create_topics(endpoint):
     """Twenty, each tried until it is there: it is not known when brokers are unfenced."""
     network = TcpNetwork()
-    client = Client(network, LoopClock(asyncio.get_running_loop()), timeout_ms=60_000)
+    client = Client(network, LoopClock(asyncio.get_running_loop()))
     async with asyncio.timeout(TIMEOUT_S):
         for number in range(20):
             name = f"topic-{number}"
             while True:
-                outcome = await client.create_topic(endpoint, name, partitions=3)
+                outcome = await client.create_topic(Peer(endpoint, 60_000), name, partitions=3)
                 if outcome.type == "ok" or outcome.error == "topic_already_exists":
                     break
                 await asyncio.sleep(0.1)

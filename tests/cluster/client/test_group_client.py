@@ -9,12 +9,10 @@ from cluster.client.caller import Outcome
 from cluster.client.data_client import TopicPartition
 from cluster.client.group_client import GroupClient, Member
 from cluster.node.errors import ErrorCode
-from cluster.node.ports import Endpoint
 from cluster.node.protocol import group_messages as g
 from cluster.node.protocol import messages as m
-from tests.cluster.client.test_certainty import ask
+from tests.cluster.client.test_certainty import NODE, ask
 
-NODE = Endpoint(1, "127.0.0.1", 9092)
 MEMBER = Member("g", "a", None, 3)
 PARTITIONS = (TopicPartition("t", 1), TopicPartition("t", 4), TopicPartition("u", 0))
 ASSIGNMENT = (
@@ -34,7 +32,7 @@ def sync(assignment):
         protocol_name="in-turns",
         assignment=assignment,
     )
-    return ask(answer, lambda c: GroupClient(c).sync(NODE, MEMBER, {"a": PARTITIONS}, 500.0))
+    return ask(answer, lambda c: GroupClient(c).sync(NODE, MEMBER, {"a": PARTITIONS}))
 
 
 def test_an_assignment_is_written_and_read_as_kafka_does():
@@ -83,5 +81,5 @@ def test_offsets_are_those_of_the_members_group(group, expected):
             ),
         ),
     )
-    outcome, _ = ask(answer, lambda c: GroupClient(c).offsets(NODE, MEMBER, PARTITIONS[:1], 500.0))
+    outcome, _ = ask(answer, lambda c: GroupClient(c).offsets(NODE, MEMBER, PARTITIONS[:1]))
     assert outcome == expected

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as ConfluentTopic
 
 from cluster.client.admin_client import CLUSTER_RESOURCE, Client
-from cluster.client.caller import Outcome
+from cluster.client.caller import Outcome, Peer
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork
@@ -83,8 +83,8 @@ def split(tmp_path_factory):
 def test_a_client_that_never_retries_is_answered_by_the_next_controller(split):
     async def body():
         network = TcpNetwork()
-        client = Client(network, LoopClock(asyncio.get_running_loop()), TIMEOUT_MS)
-        broker = Endpoint(BROKER, "127.0.0.1", split.client_ports[BROKER])
+        client = Client(network, LoopClock(asyncio.get_running_loop()))
+        broker = Peer(Endpoint(BROKER, "127.0.0.1", split.client_ports[BROKER]), TIMEOUT_MS)
         split.lose_the_leader()
         created, altered = await asyncio.gather(
             client.create_topic(broker, "own"),

@@ -18,7 +18,7 @@ from cluster.node.log.batch.records import (
     parse_header,
     with_base_offset,
 )
-from cluster.node.ports import Endpoint, Failure
+from cluster.node.ports import Failure
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
 from cluster.node.protocol import transaction_messages as t
@@ -31,10 +31,9 @@ from cluster.node.protocol.codec import (
     write_request,
 )
 from cluster.node.protocol.data_codecs import FETCH
-from tests.cluster.client.test_certainty import ask
+from tests.cluster.client.test_certainty import NODE, ask
 from tests.kio_bytes import body_of
 
-NODE = Endpoint(1, "127.0.0.1", 9092)
 P = TopicPartition("t0", 3)
 NONE = ErrorCode.none
 ID, PRODUCER = "w1", Producer(4000, 7)
@@ -44,7 +43,7 @@ def end(reply, *, bumps_epoch=True, commit=True):
     return ask(
         reply,
         lambda client: TransactionalClient(client).end(
-            NODE, ID, PRODUCER, 500.0, commit=commit, bumps_epoch=bumps_epoch
+            NODE, ID, PRODUCER, commit=commit, bumps_epoch=bumps_epoch
         ),
     )
 
@@ -58,7 +57,7 @@ def ended(error=NONE, producer_id=4000, epoch=8):
 def produce(**options):
     answer = d.ProduceResponse((d.ProduceResult("t0", 3, NONE, 5),))
     batch = batch_of(["1"], 0, Sequenced(4000, 7, 0, transactional=True))
-    return ask(answer, lambda c: DataClient(c).produce(NODE, P, batch, -1, 500.0, **options))[1]
+    return ask(answer, lambda c: DataClient(c).produce(NODE, P, batch, -1, **options))[1]
 
 
 def test_with_transaction_version_2_the_epoch_of_the_next_transaction_is_in_the_answer():
@@ -126,15 +125,13 @@ def coordinated(key=ID, error=NONE):
     ],
 )
 def test_a_coordinator_is_found_by_the_transactional_id(answer, expected):
-    outcome, request = ask(answer, lambda c: find_coordinator(c, NODE, t.TRANSACTION, ID, 500.0))
+    outcome, request = ask(answer, lambda c: find_coordinator(c, NODE, t.TRANSACTION, ID))
     assert outcome == expected
     assert (request.key_type, request.coordinator_keys) == (1, (ID,))
 
 
 def test_the_coordinator_of_another_id_is_a_wrong_answer():
-    outcome, _ = ask(
-        coordinated("w9"), lambda c: find_coordinator(c, NODE, t.TRANSACTION, ID, 500.0)
-    )
+    outcome, _ = ask(coordinated("w9"), lambda c: find_coordinator(c, NODE, t.TRANSACTION, ID))
     assert outcome.error.startswith("wrong-answer")
 
 

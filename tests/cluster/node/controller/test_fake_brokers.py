@@ -6,10 +6,11 @@ import pytest
 
 from cluster.client.admin_client import Client
 from cluster.client.broker_client import BrokerClient, FakeBroker
+from cluster.client.caller import Peer
 from cluster.node.ports import Endpoint, Failure
 from tests.cluster.node.controller.fakes import FakeClock, Node, active, create
 
-HERE = Endpoint(1, "h", 1)
+HERE = Peer(Endpoint(1, "h", 1), 1_000.0)
 
 
 class Direct:
@@ -33,7 +34,7 @@ def perform(node, body, failure=None):
     network.failure = failure
 
     async def main():
-        return await body(BrokerClient(Client(network, FakeClock()), 1_000.0), network)
+        return await body(BrokerClient(Client(network, FakeClock())), network)
 
     return asyncio.run(main())
 
@@ -89,7 +90,7 @@ def test_a_partition_is_added_only_when_it_is_the_next(count, error):
 
     async def main():
         client = Client(Direct(node), FakeClock())
-        return await client.create_partition(HERE, "a", count, (1,), timeout_ms=1_000.0)
+        return await client.create_partition(HERE, "a", count, (1,))
 
     outcome = asyncio.run(main())
     assert outcome.error == error

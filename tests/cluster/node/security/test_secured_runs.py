@@ -11,6 +11,7 @@ from checkers.verdict import Status
 from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.localhost import write_files
 from cluster.client.admin_client import Client
+from cluster.client.caller import Peer
 from cluster.node.config import parse_config
 from cluster.node.part_configs import controller_registration, lifecycle_config
 from cluster.node.ports import Endpoint
@@ -220,14 +221,13 @@ def test_a_client_with_no_keys_or_those_of_another_run_is_kept_out(tmp_path):
             outcomes = []
             for listener in ("CLIENT", "CONTROLLER"):
                 for network in networks:
-                    client = Client(network, clock, 2_000)
-                    outcomes.append(
-                        await client.create_topic(backend.endpoint("n1", listener), "t")
-                    )
-            insider = Client(backend.client_network(), clock, 60_000)
+                    client = Client(network, clock)
+                    peer = Peer(backend.endpoint("n1", listener), 2_000)
+                    outcomes.append(await client.create_topic(peer, "t"))
+            insider = Client(backend.client_network(), clock)
             request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
             return outcomes, await insider.ask(
-                backend.endpoint("n1", "CLIENT"),
+                Peer(backend.endpoint("n1", "CLIENT"), 60_000),
                 request,
                 lambda answer: {key.api_key for key in answer.api_keys},
             )
