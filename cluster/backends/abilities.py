@@ -55,6 +55,10 @@ class Host(Protocol):
     def folder(self) -> PurePath:
         """The node's folder, as paths are inside the host."""
 
+    @property
+    def interpreter(self) -> str:
+        """Python inside the host that can import `cluster` with its dependencies."""
+
     async def run(
         self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
     ) -> Completed:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cluster.backends.abilities import Abilities
+from cluster.backends.abilities import Abilities, Host
 from cluster.backends.base import Ability, BackendError, Link, LinkMeasure, NodeState, Probe
 from cluster.backends.hosts import (
     NODE_OUTPUT,
@@ -26,7 +26,6 @@ from cluster.backends.links.probe import LinkProber
 from cluster.backends.links.rules import LinkRules
 from cluster.backends.links.shaping import HostShaping
 from cluster.backends.machine.equip import equip
-from cluster.backends.machine.programs import Machine
 from cluster.backends.processes.lifecycle import ProcessBackend
 from cluster.backends.processes.probe import PROBE_OUTPUT, probe_place
 from cluster.backends.processes.records import labels
@@ -76,7 +75,7 @@ class HostedBackend(ProcessBackend):
 
     async def start_beside(self, node: str, arguments: Sequence[str]) -> StartedProcess:
         """See `cluster.backends.processes.probe.Place`."""
-        command = (self.provider.interpreter, *arguments)
+        command = (self.hosts[node].interpreter, *arguments)
         return await self.provider.start(node, command, labels(self.run_id), PROBE_OUTPUT)
 
     async def cut_links(self, links: Iterable[Link]) -> None:
@@ -191,8 +190,8 @@ class HostedBackend(ProcessBackend):
         machines = self._machines()
         return equip(self, machines, self._needs, abilities, self.provider.clock_library)
 
-    def _machines(self) -> Mapping[str, Machine]:
-        return {node: Machine(host, self.provider.interpreter) for node, host in self.hosts.items()}
+    def _machines(self) -> Mapping[str, Host]:
+        return self.hosts
 
     async def _configure_all(self) -> None:
         for node in self.nodes:
@@ -206,10 +205,8 @@ class HostedBackend(ProcessBackend):
         await all_of(self.configure(node) for node in self.nodes)
 
     def _placement(self, node: str) -> Placement:
-        inside = self.hosts[node].folder
-        return replace(
-            super()._placement(node), folder=inside, interpreter=self.provider.interpreter
-        )
+        host = self.hosts[node]
+        return replace(super()._placement(node), folder=host.folder, interpreter=host.interpreter)
 
     async def _restore_host(self, node: str) -> Mapping[str, str]:
         await self.rules.ensure(node)

@@ -18,7 +18,7 @@ What a provider owes:
   `HostedBackend.host_returned(node)`; what is in force is then applied again.
 - An agent (`cluster.backends.agent`) in each host that `AgentHost.call` reaches; `Host.run` goes
   through it, with the privilege that the place gives its faults. It must find `nft` and
-  `provider.interpreter`; `tc` and `iptables` where links are to be shaped.
+  `Host.interpreter`; `tc` and `iptables` where links are to be shaped.
 - What is made carries the run's label (`processes.records.labels` in the environment of
   processes, the run id in names or labels of everything else) and is found by `kraftprobe cleanup`.
 - A signal at the harness's terminal reaches no process of a host.
@@ -104,10 +104,6 @@ class HostProvider(Protocol):
     @property
     def name(self) -> str:
         """The backend's: "netns", "docker", "ssh"."""
-
-    @property
-    def interpreter(self) -> str:
-        """Python inside the hosts that can import `cluster` with its dependencies."""
 
     @property
     def clock_library(self) -> PurePath | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import tarfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path, PurePath
@@ -21,6 +22,7 @@ class LocalHost:
     """
 
     address = "127.0.0.1"
+    interpreter = sys.executable
 
     def __init__(
         self,

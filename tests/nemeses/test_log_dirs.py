@@ -1,7 +1,6 @@
 """A log directory that goes and comes back, and replicas that move, in the simulated world."""
 
 import asyncio
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from cluster.backends.base import BackendError, NodeState
 from cluster.backends.localhost import LocalHost
 from cluster.backends.machine.equip import HostDetachable
-from cluster.backends.machine.programs import Machine
 from nemeses.drive import heal, heal_all, inject
 from tests.cluster.node.controller.fakes import creatable, create
 from tests.nemeses.simulated import WorldView, in_world
@@ -123,8 +121,8 @@ def test_a_directory_on_a_host_is_taken_away_and_given_back(tmp_path: Path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log-2", "metadata"]
 
 
-def local_host(folder: Path) -> Machine:
+def local_host(folder: Path) -> LocalHost:
     async def nothing(_: str) -> None:
         return None
 
-    return Machine(LocalHost("n1", folder, {}, nothing), sys.executable)
+    return LocalHost("n1", folder, {}, nothing)

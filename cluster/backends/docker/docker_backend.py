@@ -12,13 +12,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from cluster.backends.abilities import Abilities
+from cluster.backends.abilities import Abilities, Host
 from cluster.backends.base import BackendError, NodeState, Probe
 from cluster.backends.docker.docker_hosts import DockerProvider
 from cluster.backends.docker.image import Say
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.machine.equip import fuse_disks, local_machines
-from cluster.backends.machine.programs import Machine
 from cluster.backends.terms import Need
 from cluster.systems.base import System
 
@@ -135,6 +134,5 @@ class DockerBackend(HostedBackend):
             self.before_start.append(self._check_disk)
         return replace(super()._equip(), hosts=loss, disks=self._disks)
 
-    def _machines(self) -> Mapping[str, Machine]:
-        interpreter, hosts = self._containers.interpreter, self._containers.hosts
-        return {node: Machine(host.as_node, interpreter) for node, host in hosts.items()}
+    def _machines(self) -> Mapping[str, Host]:
+        return {node: host.as_node for node, host in self._containers.hosts.items()}

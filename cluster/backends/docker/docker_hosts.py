@@ -96,6 +96,7 @@ class DockerHost:
     user_channel: Channel
     """As the harness's own user; the same one if that is root."""
     provider: DockerProvider
+    interpreter = str(rootfs.INTERPRETER)
 
     @property
     def as_node(self) -> DockerHost:
@@ -132,7 +133,6 @@ class DockerProvider:
     """See `cluster.backends.hosts.HostProvider`."""
 
     name = "docker"
-    interpreter = str(rootfs.INTERPRETER)
     clock_library = CODE / clocks.LIBRARY.relative_to(PACKAGE)
     """In every container."""
 
@@ -375,7 +375,7 @@ class DockerProvider:
             "environment": {**_USUAL, **variables(root.attrs["Config"]), **environment},
             "command": list(command),
         }
-        return [self.interpreter, "-m", enter.__name__, json.dumps(order)]
+        return [host.interpreter, "-m", enter.__name__, json.dumps(order)]
 
     def _exec(
         self,

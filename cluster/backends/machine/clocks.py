@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from cluster.backends.abilities import ClockMeasure, ClockSetting
+from cluster.backends.abilities import ClockMeasure, ClockSetting, Host
 from cluster.backends.base import BackendError, Probe
 from cluster.backends.machine.inside import clocks, clockwork
-from cluster.backends.machine.programs import Machine, run_program
+from cluster.backends.machine.programs import run_program
 
 CLOCK_FILE = "clock/offset"
 """Below the node's folder; the folder is there so that a container can mount it."""
@@ -46,7 +46,7 @@ class FakedClocks:
     `library_path`: where the library lies inside the hosts, None where there is none.
     """
 
-    def __init__(self, hosts: Mapping[str, Machine], library_path: PurePath | None) -> None:
+    def __init__(self, hosts: Mapping[str, Host], library_path: PurePath | None) -> None:
         self._hosts = hosts
         self._library = library_path
         self._prepared: set[str] = set()
@@ -123,7 +123,7 @@ class FakedClocks:
             raise BackendError(f"{node} was not started with a clock that can be set")
         return await self._look(host, pid, variables(self._library, self._file(node)))
 
-    async def _look(self, host: Machine, pid: int | None, own: Mapping[str, str]) -> ClockMeasure:
+    async def _look(self, host: Host, pid: int | None, own: Mapping[str, str]) -> ClockMeasure:
         seen = await run_program(host, clocks.see, pid, dict(own))
         if not seen["faked"]:
             raise BackendError(f"{host.node} reads its clock past the library of faked clocks")
@@ -132,7 +132,7 @@ class FakedClocks:
     async def _show(self, node: str, offset_ms: float) -> None:
         await self._write(self._hosts[node], self._file(node), offset_ms / 1000)
 
-    async def _write(self, host: Machine, file: PurePath, offset_s: float) -> None:
+    async def _write(self, host: Host, file: PurePath, offset_s: float) -> None:
         await run_program(host, clocks.store, str(file), round(offset_s * 1e9))
 
     async def _revive(self, node: str) -> None:

@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from cluster.backends.abilities import Damage, DiskFault, DiskMeasure
+from cluster.backends.abilities import Damage, DiskFault, DiskMeasure, Host
 from cluster.backends.base import BackendError, NodeState, Probe
 from cluster.backends.machine.inside import damage, disks
 from cluster.backends.machine.mounts import mount_label, mounts, state_folder, unmount
-from cluster.backends.machine.programs import Machine, run_program
+from cluster.backends.machine.programs import run_program
 from cluster.backends.packages import install
 from cluster.backends.processes.records import labels, own_identity
 from cluster.systems.base import Damageable, Names
@@ -57,7 +57,7 @@ class FuseDisks:
 
     def __init__(
         self,
-        hosts: Mapping[str, Machine],
+        hosts: Mapping[str, Host],
         folders: Mapping[str, PurePath],
         mapped: tuple[str, ...],
         names: Names,
@@ -104,7 +104,7 @@ class FuseDisks:
                 unmount(mount)
         self._mounted.clear()
 
-    async def _mount(self, host: Machine, folder: PurePath, node: str) -> None:
+    async def _mount(self, host: Host, folder: PurePath, node: str) -> None:
         await self._run_checked(host, ["mkdir", "-p", str(folder)])
         label = mount_label(self._run_id, own_identity(), node)
         variables = [
@@ -118,7 +118,7 @@ class FuseDisks:
             ],
         )
 
-    async def _unmount(self, host: Machine, folder: PurePath) -> None:
+    async def _unmount(self, host: Host, folder: PurePath) -> None:
         await self._ask(host, folder, {"verb": "end"})
         await host.run(["rm", "-f", str(folder / ".kraftprobe-canary")])
         done = await host.run(["umount", str(folder)])
@@ -127,7 +127,7 @@ class FuseDisks:
         if done.exit_code != 0:
             await self._run_checked(host, ["umount", "-l", str(folder)])
 
-    async def _run_checked(self, host: Machine, command: list[str]) -> None:
+    async def _run_checked(self, host: Host, command: list[str]) -> None:
         done = await host.run(command, timeout_s=_MOUNT_TIMEOUT_S)
         if done.exit_code != 0:
             raise BackendError(f"{host.node}: {done.complaint(-1)}")
@@ -238,7 +238,7 @@ class FuseDisks:
 
     # -- parts -----------------------------------------------------------------------------------
 
-    async def _dead(self, node: str) -> tuple[Machine, str, str]:
+    async def _dead(self, node: str) -> tuple[Host, str, str]:
         """Return a dead node's host, its folder and where its damaged bytes are kept."""
         if await self._state(node) is not NodeState.DEAD:
             raise BackendError(f"{node} is alive: only a dead node's files can be damaged")
@@ -252,7 +252,7 @@ class FuseDisks:
             return await self._ask(self._hosts[node], self._folders[node], request)
 
     async def _ask(
-        self, host: Machine, folder: PurePath, request: Mapping[str, Any]
+        self, host: Host, folder: PurePath, request: Mapping[str, Any]
     ) -> dict[str, Any]:
         state = str(state_folder(folder))
         answer: dict[str, Any] = await run_program(host, disks.ask, state, dict(request))
@@ -260,7 +260,7 @@ class FuseDisks:
             raise BackendError(f"{host.node}: the filesystem: {answer['error']}")
         return answer
 
-    async def _measure(self, host: Machine, folder: PurePath, timeout_s: float) -> DiskMeasure:
+    async def _measure(self, host: Host, folder: PurePath, timeout_s: float) -> DiskMeasure:
         measured = await run_program(
             host, disks.measure, str(folder), timeout_s + 0.5, timeout_s=timeout_s + 10
         )

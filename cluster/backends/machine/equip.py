@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Final, Literal
 
-from cluster.backends.abilities import Abilities, LimitMeasure
+from cluster.backends.abilities import Abilities, Host, LimitMeasure
 from cluster.backends.base import BackendError, NodeState, Probe
 from cluster.backends.localhost import LocalHost
 from cluster.backends.machine.clocks import FakedClocks
 from cluster.backends.machine.disks import FuseDisks
 from cluster.backends.machine.inside import processes
-from cluster.backends.machine.programs import Machine, run_program
+from cluster.backends.machine.programs import run_program
 from cluster.backends.processes.lifecycle import ProcessBackend
 from cluster.backends.processes.records import labels
 from cluster.backends.terms import Need
@@ -35,7 +34,7 @@ class HostDetachable:
     """
 
     def __init__(
-        self, machines: Mapping[str, Machine], folders: Mapping[str, Sequence[PurePath]]
+        self, machines: Mapping[str, Host], folders: Mapping[str, Sequence[PurePath]]
     ) -> None:
         self._machines = machines
         self._folders = folders
@@ -65,7 +64,7 @@ LIMITS = {"descriptors": "RLIMIT_NOFILE", "file-size": "RLIMIT_FSIZE"}
 class ProcessLimits:
     """See `cluster.backends.abilities.Limits`: by prlimit(2), of a live process."""
 
-    def __init__(self, hosts: Mapping[str, Machine]) -> None:
+    def __init__(self, hosts: Mapping[str, Host]) -> None:
         self._hosts = hosts
         self._first: dict[tuple[str, int, str], int] = {}
         """(node, pid, limit) -> soft limit before the first change of this process."""
@@ -126,9 +125,7 @@ _SIGNALS: Final = {"resign": "SIGUSR1", "snapshot": "SIGUSR2"}
 class NodeSignals:
     """See `cluster.backends.abilities.Requests`."""
 
-    def __init__(
-        self, machines: Mapping[str, Machine], log_folders: Mapping[str, PurePath]
-    ) -> None:
+    def __init__(self, machines: Mapping[str, Host], log_folders: Mapping[str, PurePath]) -> None:
         """`log_folders`: where each node's metadata log is, as seen inside its host."""
         self._machines = machines
         self._log_folders = log_folders
@@ -212,19 +209,16 @@ class NodeRoles:
         await self._backend.configure(node)
 
 
-def local_machines(backend: ProcessBackend) -> Mapping[str, Machine]:
+def local_machines(backend: ProcessBackend) -> Mapping[str, Host]:
     """Return this machine, once a node: where the folders of a backend's nodes are."""
     environment = labels(backend.run_id, support=True)
     return {
-        node: Machine(
-            LocalHost(node, backend.node_folder(node), environment, backend.process),
-            sys.executable,
-        )
+        node: LocalHost(node, backend.node_folder(node), environment, backend.process)
         for node in backend.nodes
     }
 
 
-def fuse_disks(backend: ProcessBackend, machines: Mapping[str, Machine]) -> FuseDisks:
+def fuse_disks(backend: ProcessBackend, machines: Mapping[str, Host]) -> FuseDisks:
     """Return the disks of a backend's nodes, mounted in these machines."""
     return FuseDisks(
         machines,
@@ -240,7 +234,7 @@ def fuse_disks(backend: ProcessBackend, machines: Mapping[str, Machine]) -> Fuse
 
 def equip(
     backend: ProcessBackend,
-    machines: Mapping[str, Machine],
+    machines: Mapping[str, Host],
     needs: Collection[Need],
     abilities: Abilities,
     clock_library: PurePath | None,

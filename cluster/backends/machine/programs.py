@@ -3,45 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path, PurePath
+from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
-from cluster.backends.abilities import Completed, Host
+from cluster.backends.abilities import Host
 from cluster.backends.base import BackendError
-from cluster.values import valueclass
 
 _WORDS_MAX = 300
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-@valueclass
-class Machine:
-    """A host together with the Python in it that can import this toolkit."""
-
-    host: Host
-    interpreter: str
-
-    @property
-    def node(self) -> str:
-        return self.host.node
-
-    @property
-    def folder(self) -> PurePath:
-        return self.host.folder
-
-    async def run(
-        self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
-    ) -> Completed:
-        return await self.host.run(command, stdin=stdin, timeout_s=timeout_s)
-
-    async def pid(self) -> int | None:
-        return await self.host.pid()
-
-
 async def run_program(
-    host: Machine, program: Callable[[*Ts], T], *args: *Ts, timeout_s: float = 10.0
+    host: Host, program: Callable[[*Ts], T], *args: *Ts, timeout_s: float = 10.0
 ) -> T:
     """Call a function of `machine.inside` inside the host; what it returns, as JSON gives it back.
 

@@ -74,6 +74,7 @@ class NetnsHost:
     folder: PurePath
     namespaces: Namespaces
     provider: NetnsProvider
+    interpreter = sys.executable
 
     @property
     def holder(self) -> int:
@@ -100,7 +101,6 @@ class NetnsProvider:
     """See `cluster.backends.hosts.HostProvider`."""
 
     name = "netns"
-    interpreter = sys.executable
 
     def __init__(self, run_folder: Path, run_id: str) -> None:
         self.run_id = run_id

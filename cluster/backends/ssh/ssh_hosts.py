@@ -70,6 +70,7 @@ class SshHost:
     controller: str
     """The harness's address, as this host sees it."""
     provider: SshProvider
+    interpreter = INTERPRETER
 
     async def run(
         self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
@@ -155,7 +156,6 @@ class SshProvider:
     """See the module and `cluster.backends.hosts.HostProvider`."""
 
     name = "ssh"
-    interpreter = INTERPRETER
     clock_library = PurePosixPath("faked_clock.so")
     """Looked for where the agent says (LD_LIBRARY_PATH): hosts have it in different folders."""
 

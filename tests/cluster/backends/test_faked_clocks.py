@@ -19,7 +19,6 @@ from cluster.backends.localhost import LocalHost
 from cluster.backends.machine.clocks import CLOCK_FILE, FakedClocks, library, variables
 from cluster.backends.machine.equip import ProcessLimits
 from cluster.backends.machine.inside import clocks, clockwork
-from cluster.backends.machine.programs import Machine
 
 pytestmark = [
     pytest.mark.slow,
@@ -209,7 +208,7 @@ async def nobody(_):
 
 @pytest.fixture
 def machine(tmp_path):
-    return Machine(LocalHost("n1", tmp_path, {}, nobody), sys.executable)
+    return LocalHost("n1", tmp_path, {}, nobody)
 
 
 async def fails_once(act, monkeypatch):
@@ -255,7 +254,7 @@ def test_a_limit_that_could_not_be_given_back_is_by_the_next_heal(machine, monke
         await fails_once(partial(limits.set, "n1", "descriptors", None), monkeypatch)
 
     with subprocess.Popen(["sleep", "60"]) as sleeping:
-        monkeypatch.setattr(Machine, "pid", lambda _: answer(sleeping.pid))
+        monkeypatch.setattr(LocalHost, "pid", lambda _: answer(sleeping.pid))
         asyncio.run(body())
         assert resource.prlimit(sleeping.pid, resource.RLIMIT_NOFILE)[0] == own
         sleeping.kill()
