@@ -17,7 +17,8 @@ from cluster.backends.base import BackendError, NodeState, Probe
 from cluster.backends.docker.docker_hosts import DockerProvider
 from cluster.backends.docker.image import Say
 from cluster.backends.hosted import HostedBackend
-from cluster.backends.machine.equip import fuse_disks, local_machines
+from cluster.backends.machine.disks import FuseDisks
+from cluster.backends.machine.equip import local_machines
 from cluster.backends.terms import Need
 from cluster.systems.base import System
 
@@ -105,7 +106,7 @@ class DockerBackend(HostedBackend):
             needs=frozenset(needs) - {"disks"},
         )
         self._here = local_machines(self)
-        self._disks = fuse_disks(self, self._here)
+        self._disks = FuseDisks(self, self._here)
         self._needs_disks = "disks" in needs
         if self._needs_disks:  # now: what is mounted by an `up` that fails is to go as well
             self.surround(self._disks)

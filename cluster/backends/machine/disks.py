@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -21,8 +21,8 @@ from cluster.backends.machine.inside import damage, disks
 from cluster.backends.machine.mounts import mount_label, mounts, state_folder, unmount
 from cluster.backends.machine.programs import run_program
 from cluster.backends.packages import install
+from cluster.backends.processes.lifecycle import ProcessBackend
 from cluster.backends.processes.records import labels, own_identity
-from cluster.systems.base import Damageable, Names
 
 HOLD = "hold"
 _FUSE_REMEDIES: tuple[tuple[str, Callable[[], str]], ...] = (
@@ -43,37 +43,19 @@ _PROBE_TIMEOUT_S = 10.0
 _POLL_S = 0.01
 
 
-Kill = Callable[[str], Awaitable[None]]
-State = Callable[[str], Awaitable[NodeState]]
-
-
 class FuseDisks:
     """See `cluster.backends.abilities.Disks` and `Surroundings`.
 
     `hosts`: where the filesystems are mounted and looked at: a node's own host, or the machine
-    around it where the node's place shows what is mounted outside. `folders`: the data folders
-    there. `mapped`, `names`, `damageable`: see `System`. `kill` and `state` are the backend's.
+    around it where the node's place shows what is mounted outside.
     """
 
-    def __init__(
-        self,
-        hosts: Mapping[str, Host],
-        folders: Mapping[str, PurePath],
-        mapped: tuple[str, ...],
-        names: Names,
-        damageable: Callable[[Mapping[str, int]], Damageable | None] | None,
-        run_id: str,
-        kill: Kill,
-        state: State,
-    ) -> None:
+    def __init__(self, backend: ProcessBackend, hosts: Mapping[str, Host]) -> None:
+        self._backend = backend
         self._hosts = hosts
-        self._folders = folders
-        self._mapped = mapped
-        self._names = names
-        self.damageable = damageable
-        self._run_id = run_id
-        self._kill = kill
-        self._state = state
+        system = backend.system
+        self._folders = {node: system.data_folder(host.folder) for node, host in hosts.items()}
+        self.damageable = system.damageable
         self._mounted: set[str] = set()
         self._locks = {node: asyncio.Lock() for node in hosts}
         self._probed: Probe | None = None
@@ -100,21 +82,20 @@ class FuseDisks:
                     await self._unmount(self._hosts[node], self._folders[node])
         finally:
             # What a host that is too busy to answer in time, or an interruption, has left.
-            for mount in [mount for mount in mounts() if mount.run_id == self._run_id]:
+            for mount in [mount for mount in mounts() if mount.run_id == self._backend.run_id]:
                 unmount(mount)
         self._mounted.clear()
 
     async def _mount(self, host: Host, folder: PurePath, node: str) -> None:
         await self._run_checked(host, ["mkdir", "-p", str(folder)])
-        label = mount_label(self._run_id, own_identity(), node)
-        variables = [
-            f"{name}={value}" for name, value in labels(self._run_id, support=True).items()
-        ]
+        run_id, system = self._backend.run_id, self._backend.system
+        options = (mount_label(run_id, own_identity(), node), system.names, *system.mapped)
+        variables = [f"{name}={value}" for name, value in labels(run_id, support=True).items()]
         await self._run_checked(
             host,
             [
                 *("env", *variables, host.interpreter, "-m", "cluster.backends.machine.faultfs"),
-                *(str(folder), str(state_folder(folder)), label, self._names, *self._mapped),
+                *(str(folder), str(state_folder(folder)), *options),
             ],
         )
 
@@ -196,7 +177,7 @@ class FuseDisks:
                     break
                 await asyncio.sleep(_POLL_S)
             await asyncio.sleep(held_ms / 1000)
-            await self._kill(node)
+            await self._backend.kill(node)
             lost = await self._request(node, {"verb": "power-loss", "torn": torn})
         finally:
             await self._request(node, {"verb": "clear", "fault": HOLD})
@@ -207,7 +188,7 @@ class FuseDisks:
             "bytes": max(0, lost["bytes"] - canary_bytes),
             "files": max(0, lost["files"] - 1),
             "torn": lost["torn"],
-            "names": self._names,
+            "names": self._backend.system.names,
         }
 
     async def files(self, node: str) -> Mapping[str, int]:
@@ -240,7 +221,7 @@ class FuseDisks:
 
     async def _dead(self, node: str) -> tuple[Host, str, str]:
         """Return a dead node's host, its folder and where its damaged bytes are kept."""
-        if await self._state(node) is not NodeState.DEAD:
+        if await self._backend.state(node) is not NodeState.DEAD:
             raise BackendError(f"{node} is alive: only a dead node's files can be damaged")
         folder = self._folders[node]
         return self._hosts[node], str(folder), str(folder.parent / f".{folder.name}-saved")

@@ -218,20 +218,6 @@ def local_machines(backend: ProcessBackend) -> Mapping[str, Host]:
     }
 
 
-def fuse_disks(backend: ProcessBackend, machines: Mapping[str, Host]) -> FuseDisks:
-    """Return the disks of a backend's nodes, mounted in these machines."""
-    return FuseDisks(
-        machines,
-        {node: backend.system.data_folder(machine.folder) for node, machine in machines.items()},
-        backend.system.mapped,
-        backend.system.names,
-        backend.system.damageable,
-        backend.run_id,
-        backend.kill,
-        backend.state,
-    )
-
-
 def equip(
     backend: ProcessBackend,
     machines: Mapping[str, Host],
@@ -245,7 +231,7 @@ def equip(
     used. `clock_library`: see `FakedClocks`.
     """
     clocks = FakedClocks(machines, clock_library)
-    disks = fuse_disks(backend, machines)
+    disks = FuseDisks(backend, machines)
     if "clocks" in needs:
         backend.surround(clocks)
     if "disks" in needs:

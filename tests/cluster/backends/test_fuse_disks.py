@@ -4,20 +4,22 @@ import asyncio
 from pathlib import PurePath
 from types import SimpleNamespace
 
+from fake_system import FakeSystem
+
 from cluster.backends.base import BackendError
 from cluster.backends.machine import disks
 from cluster.backends.machine.disks import FuseDisks
 from cluster.backends.machine.faultfs.faults import HOLD, Faults
+
+HERE = SimpleNamespace(folder=PurePath())
 
 
 class Scripted(FuseDisks):
     """A disk whose filesystem says of writes, one after the other, how they can be lost."""
 
     def __init__(self, *statuses):
-        here = {"n1": None}
-        super().__init__(
-            here, {"n1": PurePath("data")}, (), "with-file", None, "run", self.kill, None
-        )
+        backend = SimpleNamespace(system=FakeSystem(), run_id="run", kill=self.kill)
+        super().__init__(backend, {"n1": HERE})
         self.statuses, self.done = list(statuses), []
 
     async def kill(self, node):
