@@ -41,7 +41,6 @@ class AppendClient(TargetClient):
     """One process's client."""
 
     async def invoke(self, op: Op) -> Completion:
-        """Perform a read or an append."""
         assert op.key is not None, "lists have names"
         context = self._context
         node = self._target.choose(context.reads_at if op.f == "read" else "CONTROLLER")
@@ -73,7 +72,6 @@ class Append(Keyed):
     write = "append"
 
     def cells(self) -> Sequence[str]:
-        """All lists."""
         return tuple(LIST_PREFIX + self.key(number) for number in range(self.keys))
 
     def shapes(self) -> Shapes:

@@ -57,7 +57,6 @@ class AppendsClient:
         self._position = 0
 
     async def invoke(self, op: Op) -> Completion:
-        """Perform one operation."""
         if op.f == SEND:
             return await self._send(op)
         if op.f == POLL:
@@ -140,7 +139,6 @@ class Appends(Plain):
     name: str = "appends"
 
     def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
-        """Append and poll."""
         share = {Role.READER: 0.0, Role.WRITER: 1.0, Role.MIXED: self.append_fraction}[role]
         count = 0
         while True:

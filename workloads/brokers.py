@@ -55,7 +55,6 @@ class BrokersClient(TargetClient):
         self._epochs: dict[tuple[str, str], int] = {}
 
     async def invoke(self, op: Op) -> Completion:
-        """Perform one operation in the name of a broker."""
         assert op.key is not None, "brokers have ids"
         node = self._target.choose("CLIENT" if op.f == "read" else "CONTROLLER")
         broker_id = FIRST_BROKER_ID + int(op.key)
@@ -141,7 +140,6 @@ class Brokers(Plain):
         return {"read": {"key": key}, "register": registers, "heartbeat": said, "fence": said}
 
     def final_operations(self) -> Sequence[Op]:
-        """Look at every broker once more."""
         return tuple(Op("read", str(broker)) for broker in range(self.brokers))
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:

@@ -121,7 +121,6 @@ class DrivenSet(Plain):
         return (Op("read", node=EVERY_NODE),)
 
     def client(self, context: ClientContext) -> WorkloadClient:
-        """Make a client for one process."""
         return DrivenClient(context, self.opens)
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:  # noqa: ARG002
@@ -143,7 +142,6 @@ class DrivenRegisters(Keyed):
         return (Op("read", self.key(0)),)
 
     def client(self, context: ClientContext) -> WorkloadClient:
-        """Make a client for one process."""
         return DrivenClient(context, self.opens)
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:  # noqa: ARG002
@@ -215,7 +213,6 @@ class DrivenClient:
             self._driver = None
 
     async def close(self) -> None:
-        """Close the connection."""
         self._close()
 
 

@@ -26,7 +26,6 @@ class SetClient(TargetClient):
     """One process's client."""
 
     async def invoke(self, op: Op) -> Completion:
-        """Add one name."""
         assert op.f == "add", f"sets know no {op.f}"
         assert op.key is not None, "elements have names"
         node = self._target.choose()

@@ -26,7 +26,6 @@ class Plain:
     """Class of its clients, made of a ClientContext."""
 
     def client(self, context: ClientContext) -> WorkloadClient:
-        """Make a client for one process."""
         made: WorkloadClient = self.makes(context)
         return made
 
@@ -67,7 +66,6 @@ class Keyed(Plain):
         return f"w{worker}.{count}"
 
     def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
-        """Read and write random keys."""
         fractions = {Role.READER: 0.0, Role.WRITER: 1.0, Role.MIXED: self.write_fraction}
         count = 0
         while True:
@@ -87,7 +85,6 @@ class Keyed(Plain):
         return {"read": {"key": key}, self.write: {"key": key, **written}}
 
     def final_operations(self) -> Sequence[Op]:
-        """Read every key once more."""
         return tuple(Op("read", self.key(number)) for number in range(self.keys))
 
 

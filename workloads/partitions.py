@@ -33,7 +33,6 @@ class PartitionsClient(TargetClient):
         self._counts: dict[str, int] = {}
 
     async def invoke(self, op: Op) -> Completion:
-        """Perform a read or an increment."""
         assert op.key is not None, "topics have names"
         if op.f == "read":
             node, outcome = await self._read(op.key)

@@ -66,7 +66,6 @@ class ReconfigClient(TargetClient):
         self._registers = register.RegisterClient(context)
 
     async def invoke(self, op: Op) -> Completion:
-        """Perform a read, a write, or a change of the voters."""
         if op.f != CHANGE:
             return await self._registers.invoke(op)
         node = self._target.choose()
@@ -169,7 +168,6 @@ class Reconfig(Plain):
         return {**self.registers.shapes(), CHANGE: {"value": (Removal | None, None)}}
 
     def final_operations(self) -> Sequence[Op]:
-        """Read every register once more."""
         return self.registers.final_operations()
 
     def cells(self) -> Sequence[str]:

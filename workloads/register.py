@@ -33,7 +33,6 @@ class RegisterClient(TargetClient):
     """One process's client."""
 
     async def invoke(self, op: Op) -> Completion:
-        """Perform a read or a write."""
         assert op.key is not None, "registers have names"
         cell = self._context.cell(CONFIG_PREFIX + op.key)
         if op.f == "write":
@@ -56,7 +55,6 @@ class Register(Keyed):
     write = "write"
 
     def cells(self) -> Sequence[str]:
-        """All registers."""
         return tuple(CONFIG_PREFIX + self.key(number) for number in range(self.keys))
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:

@@ -42,7 +42,6 @@ class TopicsClient(TargetClient):
     """One process's client."""
 
     async def invoke(self, op: Op) -> Completion:
-        """Perform a create, delete or describe."""
         assert op.key is not None, "topics have names"
         context = self._context
         node = self._target.choose("CLIENT" if op.f == "describe" else "CONTROLLER")
@@ -120,7 +119,6 @@ class Topics(Plain):
         }
 
     def final_operations(self) -> Sequence[Op]:
-        """Describe every name once more."""
         return tuple(Op("describe", self.topic(number)) for number in range(self.names))
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:

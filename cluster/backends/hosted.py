@@ -74,7 +74,6 @@ class HostedBackend(ProcessBackend):
         return self._probed[ability]
 
     async def start_beside(self, node: str, arguments: Sequence[str]) -> StartedProcess:
-        """See `cluster.backends.processes.probe.Place`."""
         command = (self.hosts[node].interpreter, *arguments)
         return await self.provider.start(node, command, labels(self.run_id), PROBE_OUTPUT)
 

@@ -38,7 +38,6 @@ class ClockFault(NodeFault):
     favourites: ClassVar[tuple[str, ...]] = ("leader", "random", "minority", "all")
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
-        """Set the clock."""
         await clocks_of(view).set(node, self.setting(chosen))
         return Seen()
 
@@ -58,11 +57,9 @@ class ClockFault(NodeFault):
         return "" if is_made else wrong
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:  # noqa: ARG002
-        """Show the true time again."""
         await clocks_of(view).set(node, ClockSetting())
 
     async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
-        """Measure that it does."""
         return await _reads(view, node, 0.0, {})
 
 
@@ -205,20 +202,16 @@ class TimerRate(NodeFault):
     variants = tuple({"rate": rate} for rate in (0.2, 0.5, 2.0, 5.0))
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
-        """Set the rate."""
         await timers_of(view).set(node, self.number(chosen, "rate"))
         return Seen()
 
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
-        """Measure the rate."""
         return await _measure(view, node, self.number(injection.detail["chosen"][node], "rate"))
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:  # noqa: ARG002
-        """Let it run with its host's own clock again."""
         await timers_of(view).set(node, 1.0)
 
     async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
-        """Measure that it does."""
         return await _measure(view, node, 1.0)
 
 

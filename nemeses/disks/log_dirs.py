@@ -55,7 +55,6 @@ class LogDirLoss(NodeFault):
     favourites = ("random", "leader", "partition-leader")
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:  # noqa: ARG002
-        """Take the directory away."""
         incarnation = view.backend.incarnation(node)
         name = await detachable_of(view).detach(node)
         return Seen({"directory": name, "incarnation": incarnation})
@@ -119,7 +118,6 @@ class LogDirMove(NodeFault):
         return {node: {**chosen[node], **await _draw(view, node)} for node in nodes}
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
-        """Ask for the move."""
         topic = AlterReplicaLogDirTopic(
             name=TopicName(chosen["topic"]), partitions=(i32(chosen["partition"]),)
         )

@@ -106,7 +106,6 @@ class LinkFault(FaultKind):
         return injection
 
     async def verify(self, view: View, injection: Injection) -> Injection:
-        """Measure whether the links behave as asked."""
         sample = _sample(view, injection, MEASURED_LINKS_MAX)
         seen, wrong = await _verify(view.backend, sample)
         error = injection.detail.get("error")

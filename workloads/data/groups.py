@@ -123,7 +123,6 @@ class Groups(Topics):
         return (*(Op(POLL_ALL, key) for key in self.keys()), Op(JOIN_ALL))
 
     def client(self, context: ClientContext) -> WorkloadClient:
-        """Make a client for one process."""
         limits = self.session_timeout_ms, self.rebalance_timeout_ms
         own = GroupsClient(context, TOPIC, self, *limits)
         if self.client_kind == OWN:

@@ -82,7 +82,6 @@ class GroupsClient:
         self._turn = 0
 
     async def invoke(self, op: Op) -> Completion:
-        """Perform one operation."""
         perform = {
             CONSUME: self._consume,
             COMMIT: self._commit,

@@ -43,7 +43,6 @@ class JavaGroupsClient:
         self._pause_ms = rebalance_timeout_ms * 1.25
 
     async def invoke(self, op: Op) -> Completion:
-        """Perform one operation."""
         asked = {
             SEND: ("send", str(op.key), str(op.value)),
             CONSUME: self._consume,
@@ -64,7 +63,6 @@ class JavaGroupsClient:
         return _completion(op, EventType(kind), fields)
 
     async def close(self) -> None:
-        """End the client."""
         await self._java.close()
         await self._own.close()
 

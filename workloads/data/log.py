@@ -113,7 +113,6 @@ class Log(Topics):
         )
 
     def client(self, context: ClientContext) -> WorkloadClient:
-        """Make a client for one process."""
         producer = None
         if self.idempotence and self.acks == "all":
             group = context.worker // self.in_flight

@@ -164,7 +164,6 @@ class LogClient:
         self._positions: dict[TopicPartition, int] = {}
 
     async def invoke(self, op: Op) -> Completion:
-        """Perform one operation."""
         assert op.key is not None, "partitions have names"
         partition = partition_of(op.key)
         budget = Budget(self._context.timeout_ms)

@@ -178,7 +178,6 @@ class Transactions(Topics):
         return [Op(f, None, _reads([key])) for f in functions for key in self.keys()]
 
     def client(self, context: ClientContext) -> WorkloadClient:
-        """Make a client for one process."""
         java = JavaClient(context) if self.client_kind == JAVA else None
         return TransactionsClient(context, self, self.transaction_timeout_ms, java)
 

@@ -102,7 +102,6 @@ class TransactionsClient:
         self._group_coordinators: dict[TopicPartition, Coordinator] = {}
 
     async def invoke(self, op: Op) -> Completion:
-        """Perform one operation."""
         budget = Budget(self._context.timeout_ms)
         assert isinstance(op.value, list), "a transaction is a list of steps"
         try:

@@ -79,11 +79,9 @@ class ExecProcess:
         return NodeState.DEAD if self._identity is None else state_of(self._identity)
 
     async def state(self) -> NodeState:
-        """Ask the kernel."""
         return self.state_now()
 
     async def send(self, number: signal.Signals) -> None:
-        """Signal it and its group, if it lives."""
         try:
             self._signal(number)
         except PermissionError:
@@ -93,11 +91,9 @@ class ExecProcess:
                 raise BackendError(f"{self._host.node} cannot be signalled: {reason}") from None
 
     async def wait(self) -> int:
-        """Wait for its end."""
         return await asyncio.shield(self._ended)
 
     async def output_tail(self) -> tuple[str, ...]:
-        """Read the last lines of its output."""
         return tail_of(self._output)
 
     def kill_now(self) -> bool:

@@ -133,7 +133,6 @@ class LocalBackend(ProcessBackend):
         return await probe_place(self, ability)
 
     async def start_beside(self, node: str, arguments: Sequence[str]) -> StartedProcess:
-        """See `cluster.backends.processes.probe.Place`."""
         folder, command = self.node_folder(node), (sys.executable, *arguments)
         return await LocalProcess.start(command, folder, labels(self.run_id), folder / PROBE_OUTPUT)
 

@@ -228,7 +228,6 @@ class LocalProcess:
         return state_of(self._identity)
 
     async def state(self) -> NodeState:
-        """Ask the kernel."""
         return self.state_now()
 
     async def send(self, number: signal.Signals) -> None:
@@ -246,7 +245,6 @@ class LocalProcess:
         return exit_code
 
     async def output_tail(self) -> tuple[str, ...]:
-        """Read the last lines of its output."""
         return tail_of(self._output)
 
     def kill_now(self) -> bool:

@@ -264,7 +264,6 @@ class MemoryDisk:
         file.change(Change(len(file.content), data, not at_once))
 
     def write(self, path: str, data: bytes) -> None:
-        """Replace the whole content of a file."""
         self._enqueue(partial(self._write, path, data))
 
     def _write(self, path: str, data: bytes) -> None:
@@ -285,7 +284,6 @@ class MemoryDisk:
         self._enqueue(lambda: self._file(path).change(Change(size, b"")))
 
     def rename(self, source: str, target: str) -> None:
-        """Give `source` the name `target`, replacing what had it."""
 
         def apply() -> None:
             entry = self._folders.get(source) or self._file(source)
@@ -310,7 +308,6 @@ class MemoryDisk:
             self._folders[folder].note_change()
 
     def make_directory(self, path: str) -> None:
-        """Create a folder and its parents."""
         self._enqueue(partial(self._make_directory, path))
 
     def _make_directory(self, path: str) -> None:
@@ -321,7 +318,6 @@ class MemoryDisk:
             self._folders[parent].note_change()
 
     def remove_directory(self, path: str) -> None:
-        """Remove a folder and all that is in it."""
         self._enqueue(partial(self._remove_directory, path))
 
     def _remove_directory(self, path: str) -> None:
@@ -330,7 +326,6 @@ class MemoryDisk:
             self._index()
 
     def rewrite(self, path: str, offset: int) -> None:
-        """Write again, in place, what a file has from `offset` on."""
         self._enqueue(lambda: self._file(path).rewrite(offset))
 
     def sync(self, path: str, done: Completion, *, aside: bool = False) -> None:
@@ -351,7 +346,6 @@ class MemoryDisk:
         self._enqueue(partial(land, failed=False), done, partial(land, failed=True))
 
     def barrier(self, done: Completion) -> None:
-        """Call `done` once everything queued before is applied."""
         self._enqueue(nothing, done)
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:

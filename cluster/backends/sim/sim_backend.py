@@ -62,11 +62,9 @@ class SimClock:
         return self._scheduler.now_ms
 
     def wall_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
         return WALL_ORIGIN_MS + int(self._scheduler.now_ms)
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Entry:
-        """Call `callback` after `delay_ms`."""
         return self._scheduler.call_later(delay_ms, callback)
 
 

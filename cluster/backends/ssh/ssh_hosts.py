@@ -110,13 +110,11 @@ class SshProcess:
         return None if self._started is None else ProcessIdentity(self.pid, self._started)
 
     async def state(self) -> NodeState:
-        """Ask the host's kernel."""
         if self._exit_code is not None:
             return NodeState.DEAD
         return NodeState((await self._ask("state")).fields["state"])
 
     async def send(self, number: signal.Signals) -> None:
-        """Signal it, if it lives."""
         if self._exit_code is None:
             await self._ask("signal", number=int(number))
 
@@ -133,7 +131,6 @@ class SshProcess:
         return self._exit_code
 
     async def output_tail(self) -> tuple[str, ...]:
-        """Read the last lines of its output."""
         try:
             answer = await self._session.call("read", path=self._output, offset=-_TAIL_BYTES)
         except BackendError:
@@ -141,7 +138,6 @@ class SshProcess:
         return last_lines(answer.payload)
 
     def kill_now(self) -> bool:
-        """SIGKILL it without the event loop."""
         with contextlib.suppress(BackendError):
             number = int(signal.SIGKILL)
             self._session.call_now("signal", pid=self.pid, number=number, timeout_s=_NOW_S)
@@ -225,7 +221,6 @@ class SshProvider:
         return answer.payload
 
     async def fetch(self, node: str, destination: Path) -> None:
-        """Download the node's folder."""
         session = self._sessions[node]
         packed = await session.call("pack", path=f"nodes/{node}", timeout_s=None)
         unpack(packed.payload, destination)
