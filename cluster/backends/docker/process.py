@@ -31,21 +31,20 @@ from cluster.backends.agent.processes import end_group, signal_members
 from cluster.backends.base import BackendError, NodeState, ProcessIdentity
 from cluster.backends.docker.engine import in_thread
 from cluster.backends.docker.rootfs import INTERPRETER
-from cluster.backends.processes.records import identify, state_of, tail_of
+from cluster.backends.processes.records import ProcessHere, identify
 
 _PROC = Path("/proc")
 _CODE_TIMEOUT_S = 5.0
 _BUSY_TIMEOUT_S = 30.0
 """Where an engine has not even noticed the end, as on a starved machine."""
 _CODE_POLL_S = 0.01
-_KILL_TIMEOUT_S = 2.0
 _SIGNALLED = 128
 _EXECUTE_TIMEOUT_S = 10.0
 _EXECUTE_POLL_S = 0.001
 _LOST = -signal.SIGKILL
 
 
-class ExecProcess:
+class ExecProcess(ProcessHere):
     """See `cluster.backends.hosts.StartedProcess`."""
 
     def __init__(
@@ -57,29 +56,15 @@ class ExecProcess:
         output: Path,
         run_id: str,
     ) -> None:
+        super().__init__(identify(pid) if pid else None, output, run_id)
         self._client = client
         self._exec_id = exec_id
         self._host = host
-        self._output = output
-        self._run_id = run_id
-        self._identity = identify(pid) if pid else None
-        self._pidfd = _handle(self._identity)
+        self._pidfd = _handle(self.identity)
         self._exit_code: int | None = None
-        self.inner_pid = None if self._identity is None else inner_pid(pid)
+        self.inner_pid = None if self.identity is None else inner_pid(pid)
         """Its number inside the container."""
         self._ended = asyncio.get_running_loop().create_task(self._watch())
-
-    @property
-    def identity(self) -> ProcessIdentity | None:
-        """Its number on this machine."""
-        return self._identity
-
-    def state_now(self) -> NodeState:
-        """Ask the kernel."""
-        return NodeState.DEAD if self._identity is None else state_of(self._identity)
-
-    async def state(self) -> NodeState:
-        return self.state_now()
 
     async def send(self, number: signal.Signals) -> None:
         try:
@@ -93,36 +78,27 @@ class ExecProcess:
     async def wait(self) -> int:
         return await asyncio.shield(self._ended)
 
-    async def output_tail(self) -> tuple[str, ...]:
-        return tail_of(self._output)
-
     def kill_now(self) -> bool:
-        """SIGKILL it and see it dead, without the event loop.
+        """See it dead, unless this user may not signal it: then the container ends with it.
 
         An engine that is asked for a code as its container goes may know of the container's end
         alone (`_code`), which must not excuse the crash of a node before.
         """
-        lived = self.state_now() is not NodeState.DEAD
-        with contextlib.suppress(PermissionError):  # then the container ends with it
-            self._signal(signal.SIGKILL)
-            deadline = time.monotonic() + _KILL_TIMEOUT_S
-            while self.state_now() is not NodeState.DEAD and time.monotonic() < deadline:
-                time.sleep(0.001)
-        return lived
+        return super().kill_now()
 
     def _signal(self, number: signal.Signals) -> None:
         if self._pidfd >= 0 and self._exit_code is None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
-            assert self._identity is not None, "it has a handle"
-            signal_members(self._identity.pid, self._run_id, number)
+            assert self.identity is not None, "it has a handle"
+            signal_members(self.identity.pid, self._run_id, number)
 
     async def _watch(self) -> int:
         try:
             if self._pidfd >= 0:
                 await _readable(self._pidfd)
-            if self._identity is not None:
-                end_group(self._identity.pid, self._run_id)
+            if self.identity is not None:
+                end_group(self.identity.pid, self._run_id)
             self._exit_code = await self._code()
         finally:
             if self._pidfd >= 0:

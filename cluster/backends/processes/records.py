@@ -10,6 +10,7 @@ cannot be read, as of a program that wrote a title over it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -181,20 +182,45 @@ def has_harness(run_folder: Path) -> bool:
     return any(may_live(process.identity, process.place) for process in harnesses)
 
 
-class LocalProcess:
-    """A child of this process (`cluster.backends.hosts.StartedProcess`)."""
+class ProcessHere:
+    """What `cluster.backends.hosts.StartedProcess` asks of the kernel of this machine."""
 
-    def __init__(
-        self,
-        process: asyncio.subprocess.Process,
-        identity: ProcessIdentity | None,
-        output: Path,
-        run_id: str,
-    ) -> None:
-        self._process = process
-        self._identity = identity
+    def __init__(self, identity: ProcessIdentity | None, output: Path, run_id: str) -> None:
+        """`identity`: None when it was gone before it could be looked at."""
+        self.identity = identity
         self._output = output
         self._run_id = run_id
+
+    def state_now(self) -> NodeState:
+        """Ask the kernel."""
+        return NodeState.DEAD if self.identity is None else state_of(self.identity)
+
+    async def state(self) -> NodeState:
+        return self.state_now()
+
+    async def output_tail(self) -> tuple[str, ...]:
+        return tail_of(self._output)
+
+    def kill_now(self) -> bool:
+        """SIGKILL it with its group, and see it dead, without the event loop."""
+        lived = self.state_now() is not NodeState.DEAD
+        with contextlib.suppress(PermissionError):
+            self._signal(signal.SIGKILL)
+            deadline = time.monotonic() + _KILL_TIMEOUT_S
+            while self.state_now() is not NodeState.DEAD and time.monotonic() < deadline:
+                time.sleep(0.001)
+        return lived
+
+    def _signal(self, number: signal.Signals) -> None:
+        raise NotImplementedError
+
+
+class LocalProcess(ProcessHere):
+    """A child of this process (`cluster.backends.hosts.StartedProcess`)."""
+
+    def __init__(self, process: asyncio.subprocess.Process, output: Path, run_id: str) -> None:
+        super().__init__(identify(process.pid), output, run_id)
+        self._process = process
 
     @classmethod
     async def start(
@@ -214,21 +240,10 @@ class LocalProcess:
                 )
         except OSError as error:
             raise BackendError(f"cannot start {command[0]}: {error}") from error
-        return cls(process, identify(process.pid), output, environment[RUN_LABEL])
-
-    @property
-    def identity(self) -> ProcessIdentity | None:
-        """Its pid and start time; None when it was gone before it could be looked at."""
-        return self._identity
+        return cls(process, output, environment[RUN_LABEL])
 
     def state_now(self) -> NodeState:
-        """Ask the kernel."""
-        if self._process.returncode is not None or self._identity is None:
-            return NodeState.DEAD
-        return state_of(self._identity)
-
-    async def state(self) -> NodeState:
-        return self.state_now()
+        return NodeState.DEAD if self._process.returncode is not None else super().state_now()
 
     async def send(self, number: signal.Signals) -> None:
         """Signal it and its group, if it lives.
@@ -244,22 +259,10 @@ class LocalProcess:
         end_group(self._process.pid, self._run_id)
         return exit_code
 
-    async def output_tail(self) -> tuple[str, ...]:
-        return tail_of(self._output)
-
-    def kill_now(self) -> bool:
-        """SIGKILL it with its group, and see it dead, without the event loop."""
-        lived = self.state_now() is not NodeState.DEAD
-        self._signal(signal.SIGKILL)
-        deadline = time.monotonic() + _KILL_TIMEOUT_S
-        while self.state_now() is not NodeState.DEAD and time.monotonic() < deadline:
-            time.sleep(0.001)
-        return lived
-
     def _signal(self, number: signal.Signals) -> None:
         # Where it is gone, which the watcher may be about to report, its number may be another's.
         there = identify(self._process.pid)
-        if self._process.returncode is None and there in (None, self._identity):
+        if self._process.returncode is None and there in (None, self.identity):
             signal_group(self._process.pid, number)
 
 

@@ -517,7 +517,7 @@ async def test_no_signal_reaches_what_has_the_number_of_a_node_that_is_gone(
 ):
     sent, node = [], backend._incarnations["n1"][-1].process
     monkeypatch.setattr(records, "signal_group", lambda *to: sent.append(to))
-    monkeypatch.setattr(node, "_identity", replace(node.identity, started="before"))
+    monkeypatch.setattr(node, "identity", replace(node.identity, started="before"))
     await node.send(signal.SIGKILL)
     assert sent == []
 
