@@ -14,8 +14,8 @@ answered (`checkers.nodes.voter_changes`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,7 +41,7 @@ from cluster.node.protocol.messages import (
 from cluster.values import valueclass
 from workloads import register
 from workloads.base import ClientContext, Completion, Op, Option, Role, WorkloadKind
-from workloads.keyed import Plain, TargetClient
+from workloads.keyed import TargetClient
 
 if TYPE_CHECKING:
     from workloads.shapes import Shapes
@@ -143,19 +143,18 @@ class ReconfigClient(TargetClient):
 
 
 @valueclass
-class Reconfig(Plain):
+class Reconfig(register.Register):
     """The workload with its options."""
 
     makes = ReconfigClient
-    registers: register.Register
-    change_fraction: float
-    return_fraction: float
     name: str = "reconfig"
+    change_fraction: float = field(kw_only=True)
+    return_fraction: float = field(kw_only=True)
 
     def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
         """Those of `register`, with changes of the voters among them."""
         changes = Random(random.getrandbits(64))
-        for op in self.registers.operations(worker, random, role):
+        for op in register.Register.operations(self, worker, random, role):
             if role is Role.MIXED and changes.random() < self.change_fraction:
                 returns = self.return_fraction >= 1 or changes.random() < self.return_fraction
                 yield Op(CHANGE, value=None if returns else REMOVE_ONLY)
@@ -165,18 +164,11 @@ class Reconfig(Plain):
         """Those of its registers, and changes."""
         from workloads.shapes import Removal  # noqa: PLC0415
 
-        return {**self.registers.shapes(), CHANGE: {"value": (Removal | None, None)}}
-
-    def final_operations(self) -> Sequence[Op]:
-        return self.registers.final_operations()
-
-    def cells(self) -> Sequence[str]:
-        """Those of its registers."""
-        return self.registers.cells()
+        return {**register.Register.shapes(self), CHANGE: {"value": (Removal | None, None)}}
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
         """As `register`, for reads and writes; and the voter sets follow one another."""
-        reads, *plain = self.registers.checks(reads_lag=reads_lag)
+        reads, *plain = register.Register.checks(self, reads_lag=reads_lag)
         functions = {"functions": ["read", "write"]}
         return (
             CheckSpec(reads.name, {**reads.options, **functions}),
@@ -185,15 +177,9 @@ class Reconfig(Plain):
         )
 
 
-def create(options: Mapping[str, Any]) -> Reconfig:
-    """Make the workload from validated options."""
-    registers = register.Register(options["keys"], options["write_fraction"])
-    return Reconfig(registers, options["change_fraction"], options["return_fraction"])
-
-
 KIND = WorkloadKind(
     "reconfig",
     "registers while voters come and go; linearizable, one voter at a time",
     OPTIONS,
-    create,
+    lambda options: Reconfig(**options),
 )

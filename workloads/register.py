@@ -15,6 +15,7 @@ every key is written several times a second and a read that is stale by a second
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from checkers.registry import CheckSpec
 from cluster.values import valueclass
@@ -49,7 +50,7 @@ class RegisterClient(TargetClient):
 class Register(Keyed):
     """The workload with its options."""
 
-    makes = RegisterClient
+    makes: ClassVar[type[TargetClient]] = RegisterClient
     name: str = "register"
     letter = "k"
     write = "write"
@@ -61,7 +62,7 @@ class Register(Keyed):
         """Every key is linearizable, and every node ends with what was acknowledged last."""
         return (
             lagging_reads() if reads_lag else CheckSpec("linearizable", {"model": "register"}),
-            CheckSpec("durability", {"workload": self.name, "config_prefix": CONFIG_PREFIX}),
+            CheckSpec("durability", {"workload": "register", "config_prefix": CONFIG_PREFIX}),
         )
 
 
