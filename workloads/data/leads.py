@@ -20,6 +20,7 @@ from typing import Any, Final
 from cluster.client.caller import Outcome, Peer
 from cluster.client.data_client import NO_LEADER, DataClient, PartitionView, TopicPartition
 from cluster.node.errors import ErrorCode
+from cluster.systems.base import Listener
 from cluster.values import valueclass
 from workloads.base import ClientContext
 from workloads.keyed import Plain, Target
@@ -141,9 +142,9 @@ class Leads:
         if self.own is None:
             self.asked = next(self._turns)
 
-    def peer(self, node: str, timeout_ms: float) -> Peer:
-        """Return a node to be asked as a client does."""
-        return Peer(self._context.endpoint(node, "CLIENT"), timeout_ms)
+    def peer(self, node: str, timeout_ms: float, listener: Listener = "CLIENT") -> Peer:
+        """Return a node to be asked, as a client does where nothing else is said."""
+        return Peer(self._context.endpoint(node, listener), timeout_ms)
 
     def got(self, outcome: Outcome, node: str) -> Any:
         """Return the value of a request without effect."""
@@ -164,7 +165,7 @@ class Leads:
         factor = min(self._topics.replication_factor, len(self.brokers))
         least = min(self._topics.min_insync_replicas, factor)
         outcome = await self._context.client.create_topic(
-            Peer(self._context.endpoint(node, "CONTROLLER"), budget.left_ms),
+            self.peer(node, budget.left_ms, "CONTROLLER"),
             topic,
             self._topics.partitions,
             replication_factor=factor,

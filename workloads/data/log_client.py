@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from checkers.history import EventType, Value
 from checkers.partition_logs.columns import CONFIGURE, POLL, POLL_ALL, RENEW, SEND
 from cluster.backends.base import Listener
-from cluster.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE
+from cluster.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, Resource
 from cluster.client.batches import batch_of
 from cluster.client.caller import Outcome, Peer
 from cluster.client.data_client import ANY_EPOCH, Acks, DataClient, Fetched, TopicPartition
@@ -350,10 +350,10 @@ class LogClient:
         chosen = [brokers[(begin + n) % len(brokers)] for n in range(len(view.replicas))]
         node = self._leads.controllers.choose("CONTROLLER")
         replicas = [_node_id(name) for name in chosen]
-        peer = self._controller(node, budget)
+        peer = self._leads.peer(node, budget.left_ms, "CONTROLLER")
         outcome = await self._context.client.reassign(peer, of, replicas)
         if outcome.type == "ok":
-            peer = self._controller(node, budget)
+            peer = self._leads.peer(node, budget.left_ms, "CONTROLLER")
             elected = await self._context.client.elect_preferred(peer, of)
             outcome = Outcome(elected.type, replicas, elected.error)
         self._leads.controllers.learn(node, outcome)
@@ -363,31 +363,24 @@ class LogClient:
     # --- topics ---
 
     async def _configure(self, op: Op, of: TopicPartition, budget: Budget) -> Completion:
-        assert isinstance(op.value, dict), "a configuration has a name and a value"
         node = self._leads.controllers.choose("CONTROLLER")
-        outcome = await self._context.client.alter_config(
-            self._controller(node, budget),
-            (TOPIC_RESOURCE, of.topic),
-            op.value["name"],
-            "set",
-            op.value["value"],
-        )
+        peer = self._leads.peer(node, budget.left_ms, "CONTROLLER")
+        outcome = await self._set(op, peer, (TOPIC_RESOURCE, of.topic))
         self._leads.controllers.learn(node, outcome)
-        return completion(replace(outcome, value=None), node, op.value)
+        return completion(outcome, node, op.value)
 
     async def _resize(self, op: Op, _: TopicPartition, budget: Budget) -> Completion:
         """Change a configuration of one broker, which that broker alone can judge."""
-        assert isinstance(op.value, dict), "a configuration has a name and a value"
         node = self._leads.asked
         peer = self._leads.peer(node, budget.left_ms)
-        outcome = await self._context.client.alter_config(
-            peer,
-            (BROKER_RESOURCE, str(peer.endpoint.node_id)),
-            op.value["name"],
-            "set",
-            op.value["value"],
-        )
-        return completion(replace(outcome, value=None), node, op.value)
+        outcome = await self._set(op, peer, (BROKER_RESOURCE, str(peer.endpoint.node_id)))
+        return completion(outcome, node, op.value)
+
+    async def _set(self, op: Op, peer: Peer, resource: Resource) -> Outcome:
+        assert isinstance(op.value, dict), "a configuration has a name and a value"
+        name, value = op.value["name"], op.value["value"]
+        outcome = await self._context.client.alter_config(peer, resource, name, "set", value)
+        return replace(outcome, value=None)
 
     async def _grow(self, op: Op, of: TopicPartition, budget: Budget) -> Completion:
         asked = self._leads.asked
@@ -396,7 +389,7 @@ class LogClient:
         count = len(self._leads.got(found, asked) or ())
         node = self._leads.controllers.choose("CONTROLLER")
         outcome = await self._context.client.create_partition(
-            self._controller(node, budget), of.topic, count, view.replicas
+            self._leads.peer(node, budget.left_ms, "CONTROLLER"), of.topic, count, view.replicas
         )
         self._leads.controllers.learn(node, outcome)
         return completion(outcome, node, op.value)
@@ -407,7 +400,7 @@ class LogClient:
         of_each: tuple[tuple[str, Listener], ...] = ((node, "CLIENT"), (controller, "CONTROLLER"))
         for asked, listener in of_each:
             outcome = await self._context.client.describe_cluster(
-                Peer(self._context.endpoint(asked, listener), budget.left_ms),
+                self._leads.peer(asked, budget.left_ms, listener),
                 is_controller=listener == "CONTROLLER",
             )
             if outcome.type != "ok":
@@ -419,7 +412,7 @@ class LogClient:
         asked = WRONG[op.value]
         listener: Listener = "CLIENT" if asked.is_of_broker else "CONTROLLER"
         node = self._leads.controllers.choose(listener)
-        peer = Peer(self._context.endpoint(node, listener), budget.left_ms)
+        peer = self._leads.peer(node, budget.left_ms, listener)
 
         def read(answer: object) -> Outcome:
             error = ErrorCode.__members__.get(errors_of(answer)[0], ErrorCode.none)
@@ -441,7 +434,9 @@ class LogClient:
         """Delete a topic that nothing else uses, make it anew, and send a record to it."""
         self._leads.forget(of)
         node = self._leads.controllers.choose("CONTROLLER")
-        outcome = await self._context.client.delete_topic(self._controller(node, budget), of.topic)
+        outcome = await self._context.client.delete_topic(
+            self._leads.peer(node, budget.left_ms, "CONTROLLER"), of.topic
+        )
         self._leads.controllers.learn(node, outcome)
         lead = await self._next_lead(of, budget)  # makes the topic
         if lead is None:
@@ -475,9 +470,6 @@ class LogClient:
         batch = batch_of([text], self._context.client.wall_ms(), NOBODY)
         peer = self._leads.peer(lead.node, budget.left_ms)
         return await self._data.produce(peer, to, batch, self._acks)
-
-    def _controller(self, node: str, budget: Budget) -> Peer:
-        return Peer(self._context.endpoint(node, "CONTROLLER"), budget.left_ms)
 
 
 def _answer(fetched: Fetched, records: Sequence[tuple[int, str]]) -> Value:
