@@ -127,17 +127,18 @@ def _row(form: Any, position: int) -> _Row:
     process = form.get("process")
     if isinstance(process, str):
         process = str(process).removeprefix(":")
-    elif process is not None and (not _whole(process) or process < 0):
+    elif process is not None and (not is_whole(process) or process < 0):
         problem = f"process is {render(process)}, not a number from 0 on or a name"
         raise HistoryError(f"form {position + 1}: {problem}")
     index = form.get("index")
-    return _Row(form, position, process, kind, index if _whole(index) else -1)
+    return _Row(form, position, process, kind, index if is_whole(index) else -1)
 
 
 _TYPES = {colon + kind.value: kind for colon in ("", ":") for kind in EventType}
 
 
-def _whole(value: Any) -> TypeGuard[int]:
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether it is a whole number that a column holds; the last one stands for "never"."""
     return (
         isinstance(value, int)
         and not isinstance(value, bool)
@@ -165,7 +166,7 @@ def _time(rows: Sequence[_Row], notes: list[str]) -> None:
     own_latest_ns = -1
     for row in rows:
         given = row.fields.get("time")
-        own_ns = given if _whole(given) and given >= 0 else -1
+        own_ns = given if is_whole(given) and given >= 0 else -1
         if 0 <= own_ns < own_latest_ns:
             back, most_ns = back + 1, max(most_ns, own_latest_ns - own_ns)
         own_latest_ns = max(own_latest_ns, own_ns)
@@ -215,8 +216,8 @@ def _event(row: _Row, *, tuples: bool, vectors: bool) -> Event:
             value=value,
             error=_text(fields.get("error")),
             node=_text(fields.get("node")),
-            offset=fields["offset"] if _whole(fields.get("offset")) else None,
-            epoch=fields["epoch"] if _whole(fields.get("epoch")) else None,
+            offset=fields["offset"] if is_whole(fields.get("offset")) else None,
+            epoch=fields["epoch"] if is_whole(fields.get("epoch")) else None,
         )
     except HistoryError as error:
         raise HistoryError(f"form {row.position + 1}: {error}") from error

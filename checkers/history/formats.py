@@ -20,11 +20,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeGuard
+from typing import Any, BinaryIO
 
-from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, HistoryError, pair
+from checkers.history import NEMESIS, Event, EventType, HistoryError, pair
 from checkers.history.edn import EdnSet, Keyword, read_all, write
-from checkers.history.foreign import History, history_of
+from checkers.history.foreign import History, history_of, is_whole
 from checkers.history.json_text import FIELD, JsonError, is_changed, parse, parse_all, render
 from checkers.history.sources import TEXT_BYTES_MAX, open_history
 from checkers.history.text_lines import are_text_lines, operations_of
@@ -202,13 +202,6 @@ def event_from_json(fields: Mapping[str, Any]) -> Event:
     except ValueError:
         raise HistoryError(f"type is {render(fields.get('type'))}") from None
     return Event(**{**fields, "type": kind})
-
-
-def is_whole(value: object) -> TypeGuard[int]:
-    """Whether it is a whole number that a column holds; the last one stands for "never"."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        return False
-    return -INFINITY_NS <= value < INFINITY_NS
 
 
 def to_edn(events: Iterable[Event]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 from checkers.history import EventType
-from checkers.history.formats import is_whole
+from checkers.history.foreign import is_whole
 from checkers.history.json_text import is_json
 from cluster.backends.base import Backend
 from cluster.client.admin_client import Client

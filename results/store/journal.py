@@ -22,9 +22,10 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Self, TypeGuard
+from typing import Any, Self
 
-from checkers.history import Event, EventType, HistoryError, seconds
+from checkers.history import Event, HistoryError, seconds
+from checkers.history.formats import event_from_json
 from checkers.history.json_text import (
     FIELD,
     JsonError,
@@ -36,9 +37,6 @@ from checkers.history.json_text import (
 )
 from extensions.plain_files import read_lines
 
-_FIELDS = frozenset(Event.__slots__)
-_OPTIONAL_STRINGS = ("key", "error", "node")
-_OPTIONAL_INTEGERS = ("offset", "epoch")
 LINE = b'{"index":'
 """How every line of a journal begins."""
 
@@ -161,52 +159,10 @@ def decode_event(line: bytes) -> Event:
     if is_changed(line):
         raise HistoryError("its checksum is that of another line: it was changed")
     fields.pop(FIELD, None)
-    unknown = sorted(fields.keys() - _FIELDS)
-    if unknown:
-        raise HistoryError(f"unknown field {render(unknown[0])}")
-    index = _natural(fields, "index")
-    time_ns = _natural(fields, "time_ns")
-    process = fields.get("process")
-    if not _is_integer(process) and not isinstance(process, str):
-        raise HistoryError("process must be a number or a name")
-    try:
-        kind = EventType(str(fields.get("type")))
-    except ValueError:
-        raise HistoryError(f"type {render(fields.get('type'))} is no event type") from None
-    f = fields.get("f")
-    if not isinstance(f, str):
-        raise HistoryError("f must be a string")
-    for name in _OPTIONAL_STRINGS:
-        if fields.get(name) is not None and not isinstance(fields[name], str):
-            raise HistoryError(f"{name} must be a string")
-    for name in _OPTIONAL_INTEGERS:
-        if fields.get(name) is not None and not _is_integer(fields[name]):
-            raise HistoryError(f"{name} must be an integer")
-    return Event(
-        index=index,
-        time_ns=time_ns,
-        process=process,
-        type=kind,
-        f=f,
-        key=fields.get("key"),
-        value=fields.get("value"),
-        error=fields.get("error"),
-        node=fields.get("node"),
-        offset=fields.get("offset"),
-        epoch=fields.get("epoch"),
-    )
-
-
-def _natural(fields: dict[str, Any], name: str) -> int:
-    value = fields.get(name)
-    if not _is_integer(value) or value < 0:
-        raise HistoryError(f"{name} must be a number from 0 on, not {render(value)}")
-    return value
-
-
-def _is_integer(value: Any) -> TypeGuard[int]:
-    """Whether it is a whole number that a table column holds (64 bits)."""
-    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+    event = event_from_json(fields)
+    if event.index < 0 or event.time_ns < 0:
+        raise HistoryError("index and time_ns must be numbers from 0 on")
+    return event
 
 
 def _parse_object(line: bytes) -> dict[str, Any]:
