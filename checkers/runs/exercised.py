@@ -26,6 +26,7 @@ that these were all: then nothing that was asked for has been tried.
 | `leader_changes` | how often a leader of a later epoch was seen, once a fault had begun |
 | `without_faults` | true when no fault bit, so also where none was planned |
 | `names` | where disks say it: the model of losses of power (`with-file`, `posix`) |
+| `steps` | of strands: that never came (`wanted`, `others`), or without their condition (`unmet`) |
 | `skipped` | kinds that were left out as impossible |
 | `needed` | what had to be: `ok`, `reads`, `writes`, `leader_changes` |
 """
@@ -56,6 +57,9 @@ WRITES_MIN = 10
 SHARE_MIN = 0.1
 """See the module."""
 
+MISSING = "missing"
+"""Note of a step of a strand, with `place` and `kind`, that never came before the faults ended, or,
+with `until`, acted without that condition. `wanted`: the plan asks for what it does."""
 VERBS = frozenset({"wait", "cast", "op", "expect", "heal", "release"})
 """Steps of strands that are no faults."""
 DOWN = frozenset({"kill", "stop", "container-kill", "power-loss", "torn-write", "pause"})
@@ -249,6 +253,7 @@ def _count_tries(run: RunInput, options: Mapping[str, Any]) -> dict[str, Any]:
         "leader_changes": _leader_changes(run.notes),
         "without_faults": not verified,
         **({"names": sorted(names)} if (names := _names(run.notes)) else {}),
+        **({"steps": steps} if (steps := _missing_steps(run.notes)) else {}),
         "skipped": [str(fault) for fault in options.get("skipped", [])],
         "needed": {
             "ok": max(OPERATIONS_MIN, int(expectations.get("min_operations", 0))),
@@ -292,14 +297,16 @@ def shortfalls(tried: Mapping[str, Any]) -> list[dict[str, Any]]:
             times = tried["faults_tried"].get(fault, 0)
             explanation = f"the fault {fault!r} never bit: injected {times} times, verified never"
             found.append(anomaly("fault-did-not-bite", explanation, fault=fault))
-    return found
+    never = tried.get("steps", {}).get("wanted", ())
+    said = (f"{step} never came before the faults ended" for step in never)
+    return [*found, *(anomaly("step-never-came", explanation) for explanation in said)]
 
 
 def total(many: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Add up the `statistics` of many runs, what was tried in them and what was needed.
 
     Held against `shortfalls`, they show whether the mean run was tried enough, and whether each
-    planned kind of fault bit in one of them.
+    planned kind of fault bit, and each step that is wanted came, in one of them.
     """
     rows = list(many)
     counts = ("ok", "reads", "writes", "leader_changes")
@@ -307,8 +314,11 @@ def total(many: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         sum((Counter(row[key]) for row in rows), Counter())
         for key in ("faults_verified", "faults_tried")
     )
+    steps = [{*row.get("steps", {}).get("wanted", ())} for row in rows]
+    never = set[str]().union(*steps).intersection(*steps)
     return {
         **{key: sum(row[key] for row in rows) for key in counts},
+        **({"steps": {"wanted": sorted(never)}} if never else {}),
         "faults_planned": sorted({fault for row in rows for fault in row["faults_planned"]}),
         "faults_tried": dict(sorted(tried.items())),
         "faults_verified": dict(sorted(verified.items())),
@@ -329,7 +339,21 @@ def _summary(tried: Mapping[str, Any]) -> str:
         f"faults that bit: {faults or 'none'}{kept}, {changes} leader change{plural}"
     )
     skipped = ", ".join(tried["skipped"])
-    return f"{summary}; SKIPPED as impossible there: {skipped}" if skipped else summary
+    summary += f"; SKIPPED as impossible there: {skipped}" if skipped else ""
+    steps = tried.get("steps", {})
+    for how, what in (("others", "never came"), ("unmet", "acted without their condition")):
+        if found := steps.get(how):
+            summary += f"; steps that {what}: {len(found)}, first {found[0]}"
+    return summary
+
+
+def _missing_steps(events: Sequence[Event]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for event in statements(events, MISSING):
+        value = event.value
+        how = "unmet" if "until" in value else "wanted" if value.get("wanted") else "others"
+        found.setdefault(how, []).append(f"{value.get('place')} ({value.get('kind')})")
+    return found
 
 
 def _names(events: Sequence[Event]) -> set[str]:

@@ -162,9 +162,9 @@ async def _fault_phase(run: Run, cast: _Cast) -> None:
 
         def end() -> None:
             # Strands end with the phase, though an operation may still be under way.
-            script.clients.stop()
+            left = script.clients.stop()
             run.recorder.note("phase", {"name": "heal"})
-            player.stop()
+            player.stop(left)
 
         player.begin()
         ending = timers.call_later(plan.duration_ms, end)

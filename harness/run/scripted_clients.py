@@ -33,6 +33,8 @@ class AimedOp(Op):
     """An operation of a list or a strand, maybe for a given node."""
 
     op_id: str = ""
+    place: str = ""
+    """In the plan, for people."""
 
 
 class ScriptedClients:
@@ -50,9 +52,9 @@ class ScriptedClients:
         self._idle: Wait | None = None
         """The answer to each worker of strands that is not needed, which asks often."""
 
-    def ask(self, op: Op, node: str | None, op_id: str) -> None:
+    def ask(self, op: Op, node: str | None, op_id: str, place: str) -> None:
         """Have a strand worker perform an operation."""
-        self._asked.append(AimedOp(op.f, op.key, op.value, node, op_id))
+        self._asked.append(AimedOp(op.f, op.key, op.value, node, op_id, place))
         if self._wake is not None:
             self._wake()
 
@@ -82,9 +84,13 @@ class ScriptedClients:
         if self._stream is not None and context.worker != NEMESIS:
             self._stream.update(context, event)
 
-    def stop(self) -> None:
-        """Answer `Done` from now on."""
+    def stop(self) -> list[str]:
+        """Answer `Done` from now on; returns the places of operations that nobody performed."""
         self._over = True
+        listed = (op for ops in self._listed.values() for op in ops)
+        return [op.place for op in self._asked] + [
+            f"operation {op.f} of worker {op.worker} at {op.at_ms:g} ms" for op in listed
+        ]
 
 
 def _by_worker(plan: Plan) -> dict[int, deque[ScriptedOp]]:

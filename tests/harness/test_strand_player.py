@@ -24,8 +24,14 @@ def times_of_heals(monkeypatch, acts_after_s, *steps):
     return play(monkeypatch, acts_after_s, *steps)[0]
 
 
-def play(monkeypatch, acts_after_s, *steps):
-    """Play them where n1 leads; returns also what was journaled of each injection."""
+def missing_steps(monkeypatch, *steps, **document):
+    """Play them; returns place, wish and condition of what the journal says did not come."""
+    notes = play(monkeypatch, 0.0, *steps, **document)[2]
+    return [(note["place"][10:], note.get("wanted"), note.get("until")) for note in notes]
+
+
+def play(monkeypatch, acts_after_s, *steps, **document):
+    """Play them where n1 leads; returns also what was journaled of injections and steps."""
     healed, journal = [], Journal()
 
     async def main():
@@ -49,7 +55,7 @@ def play(monkeypatch, acts_after_s, *steps):
 
         drive = SimpleNamespace(inject=inject, heal=heal, heal_order=list)
         monkeypatch.setattr(player, "drive", drive)
-        plan = from_document({"nodes": 3, "schedule": [{"steps": list(steps)}]})
+        plan = from_document({"nodes": 3, "schedule": [{"steps": list(steps)}], **document})
         recorder = Recorder(journal, loop.time)
         standings = Standings(NODES)
         standings.take_event("n1", "state", {"state": "Leader", "epoch": 1, "leader_id": 1})
@@ -65,11 +71,12 @@ def play(monkeypatch, acts_after_s, *steps):
         )
         playing.begin()
         await asyncio.sleep(20)
+        playing.stop()
         await playing.close()
 
     run(main())
-    notes = [event.value for event in journal.events]
-    return healed, [note for note in notes if note["phase"] == "inject"]
+    injected = [e.value for e in journal.events if e.value.get("phase") == "inject"]
+    return healed, injected, [e.value for e in journal.events if e.f == "missing"]
 
 
 KILL = {"kind": "kill", "targets": "node:n1"}
@@ -89,7 +96,7 @@ def test_a_name_that_is_given_again_may_stand_for_the_node_that_had_it(monkeypat
     names = {"L": "leader", "F": "follower"}
     cast = {"kind": "cast", "names": names}
     kill = {"kind": "kill", "targets": "@L"}
-    _, [injected] = play(monkeypatch, 0.0, cast, cast, kill)
+    _, [injected], _ = play(monkeypatch, 0.0, cast, cast, kill)
     assert injected["targets"] == ["n1"]
 
 
@@ -97,15 +104,36 @@ def test_a_name_may_be_given_to_the_node_of_another_that_is_given_again(monkeypa
     cast = {"kind": "cast", "names": {"A": "node:n3", "B": "node:n2"}}
     again = {"kind": "cast", "names": {"A": "@B", "B": "leader"}}
     kills = [{"kind": "kill", "targets": f"@{name}"} for name in "AB"]
-    _, injected = play(monkeypatch, 0.0, cast, again, *kills)
+    _, injected, _ = play(monkeypatch, 0.0, cast, again, *kills)
     assert [each["targets"] for each in injected] == [["n2"], ["n1"]]
 
 
 def test_a_fault_at_a_name_that_no_node_has_is_journaled_with_the_reason(monkeypatch):
     cast = {"kind": "cast", "names": {"L": "leader", "A": "leader"}}
-    _, [injected] = play(monkeypatch, 0.0, cast, {"kind": "kill", "targets": "@A"})
+    _, [injected], _ = play(monkeypatch, 0.0, cast, {"kind": "kill", "targets": "@A"})
     assert (injected["targets"], injected["applied"]) == ([], False)
     assert injected["detail"]["reason"] == "no node has the name"
+
+
+LATE = {**KILL, "after_ms": 60_000.0}
+NEVER = {**KILL, "until": {"at": "node:n2", "state": "Leader"}, "within_ms": 100.0}
+
+
+def test_steps_behind_the_end_are_journaled_and_wanted_where_the_plan_names_its_faults(monkeypatch):
+    write = {"kind": "op", "f": "write", "key": "k0", "value": "x"}
+    steps = KILL, LATE, {"kind": "heal"}, write
+    late = [("step 2", True, None), ("step 3", None, None), ("step 4", True, None)]
+    assert missing_steps(monkeypatch, *steps) == late
+    assert missing_steps(monkeypatch, write, {**write, "after_ms": 60_000.0})[0][1] is True
+    unnamed = missing_steps(monkeypatch, *steps, faults=[])
+    assert [wanted for _, wanted, _ in unnamed] == [None] * 3
+
+
+def test_a_wait_that_ends_without_its_condition_is_journaled(monkeypatch):
+    in_vain = [("step 1", None, NEVER["until"])]
+    assert missing_steps(monkeypatch, NEVER, KILL) == in_vain
+    ended = missing_steps(monkeypatch, {**NEVER, "strict": True}, KILL)
+    assert ended == [("step 1", None, None), ("step 2", None, None)]
 
 
 def test_nodes_are_started_with_what_a_fault_of_a_step_needs(monkeypatch, tmp_path):

@@ -13,18 +13,19 @@ a busy machine, and a step that heals waits for those of its strand, lest it fin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
 
 from checkers.evidence.standings import Standings
 from checkers.history import EventType
+from checkers.runs.exercised import MISSING
 from checkers.runs.faults import OVER
 from checkers.runs.monitor import UNDECIDED
-from harness.plan.plan import Plan
+from harness.plan.plan import Plan, fault_kinds
 from harness.plan.step_verbs import is_fault
-from harness.plan.strands import CONDITION, Condition, Step, step_name
+from harness.plan.strands import CONDITION, Condition, Step, differences, step_name
 from harness.run.recorder import Recorder
 from harness.run.strands.conditions import (
     Cast,
@@ -42,8 +43,8 @@ from nemeses.base import Injection, View, refusal
 from nemeses.links.hold import Hold
 from workloads.base import Op
 
-Ask = Callable[[Op, str | None, str], None]
-"""(operation, node to ask or None for the supposed leader, id): passes it to a client."""
+Ask = Callable[[Op, str | None, str, str], None]
+"""(operation, node to ask or None for the supposed leader, id, place): passes it to a client."""
 Broken = Callable[[str, str, str], None]
 """(property, explanation, place in the script) of a violation."""
 
@@ -99,8 +100,11 @@ class Player:
             self._plays.append(play)
             self.timers.call_later(strand.at_ms, play.next)
 
-    def stop(self) -> None:
-        """End the fault phase: inject nothing more, and journal what was not decided by then."""
+    def stop(self, left: Iterable[str] = ()) -> None:
+        """End the fault phase: inject nothing more, and journal what was not decided by then.
+
+        `left`: places of operations that no client had come to.
+        """
         self.stopped = True
         self.standings.listeners.remove(self._on_event)
         for play in self._plays:
@@ -108,6 +112,26 @@ class Player:
                 step = play.strand.steps[place]
                 value = {"place": step_name(play.number, place), "that": step.options["that"]}
                 self._recorder.note(UNDECIDED, value, EventType.INFO)
+            for place in range(play.acted, len(play.strand.steps)):
+                kind = play.strand.steps[place].kind
+                self.note_missing(step_name(play.number, place), kind, wanted=not play.is_over)
+        for place in left:
+            self.note_missing(place, "op")
+
+    def note_missing(
+        self, place: str, kind: str, *, wanted: bool = True, until: Condition | None = None
+    ) -> None:
+        """Journal a step that never came; `until`: one that acted without this condition.
+
+        A plan that names its faults wants what its steps do; a drawn one takes what comes.
+        """
+        asked = self.plan.faults or not fault_kinds(self.plan)
+        value: dict[str, Any] = {"place": place, "kind": kind}
+        if until is not None:
+            value["until"] = differences(until)
+        elif wanted and asked and (kind == "op" or is_fault(kind)):
+            value["wanted"] = True
+        self._recorder.note(MISSING, value, EventType.INFO)
 
     async def settle(self) -> None:
         """After `stop`: wait for injections and heals under way."""
@@ -166,6 +190,7 @@ class Player:
     def _act_now(self, play: Play, step: Step, *, at_event: bool = False) -> None:
         if self.stopped:
             return
+        play.acted = play.position + 1
         if is_fault(step.kind):
             self._inject(play, step, at_event=at_event)
             return
@@ -197,7 +222,8 @@ class Player:
         options = step.options
         op = Op(options.get("f", "write"), options.get("key"), options.get("value"))
         self.acts.append(self._begin_act(play, step).hit(nodes or (), {}))
-        self._ask(op, nodes[0] if nodes else None, options.get("id", ""))
+        place = step_name(play.number, play.position)
+        self._ask(op, nodes[0] if nodes else None, options.get("id", ""), place)
 
     # -- faults ----------------------------------------------------------------------------------
 

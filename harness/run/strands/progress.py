@@ -71,6 +71,11 @@ class Stage(Protocol):
     def report_broken(self, name: str, explanation: str, place: str) -> None:
         """Report that an expectation of the script does not hold."""
 
+    def note_missing(
+        self, place: str, kind: str, *, wanted: bool = True, until: Condition | None = None
+    ) -> None:
+        """Journal a step that never came; `until`: one that acted without this condition."""
+
 
 class Play:
     """A strand under way."""
@@ -80,6 +85,10 @@ class Play:
         self.number = number
         self.strand = strand
         self.position = -1
+        self.acted = 0
+        """How many of its steps have acted."""
+        self.is_over = False
+        """Whether it ended at a condition that did not come: nothing is expected of the rest."""
         self.cast = Cast()
         self.waiting: Condition | None = None
         self.undecided = {n for n, step in enumerate(strand.steps) if step.kind == "expect"}
@@ -130,9 +139,12 @@ class Play:
             return
         self.stage.wait(self, None)
         step = self.strand.steps[self.position]
-        if step.strict:  # nothing is expected of the rest
+        if step.strict:
+            self.is_over = True
             self.undecided = {place for place in self.undecided if place < self.position}
         else:
+            place = step_name(self.number, self.position)
+            self.stage.note_missing(place, step.kind, until=step.until)
             self.stage.act(self, step, at_event=False)
 
     def done(self) -> None:

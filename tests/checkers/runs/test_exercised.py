@@ -334,6 +334,23 @@ def test_runs_are_added_up_with_what_each_of_them_needed():
     assert shortfalls(total([])) == []
 
 
+def missing(place, **more):
+    return nemesis("missing", {"place": place, "kind": "kill", **more}, INFO)
+
+
+def test_steps_that_never_came_are_said_and_too_little_where_the_plan_wants_them():
+    others = missing("step 4"), missing("step 2", until={"state": "Leader"})
+    passed = judged(run_of(30, 30, *TYPICAL, *others))
+    assert passed.status is Status.PASS
+    never, unmet = "never came: 1, first step 4 (kill)", "without their condition: 1, first step 2"
+    assert (never in passed.summary, unmet in passed.summary) == (True, True)
+    wanted = judged(run_of(30, 30, *TYPICAL, missing("step 3", wanted=True), *others))
+    assert (wanted.status, kinds(wanted)) == (Status.UNDER_EXERCISED, ["step-never-came"])
+    assert shortfalls(total([wanted.statistics, passed.statistics])) == []
+    both = shortfalls(total([wanted.statistics, wanted.statistics]))
+    assert [anomaly["kind"] for anomaly in both] == ["step-never-came"]
+
+
 def test_too_little_that_was_ok_names_what_clients_met_most_often():
     run = run_of(5, 5)
     errors = ["timeout"] * 3 + ["10003"] * 9 + ["refused"] * 2 + ["rare"]
