@@ -73,6 +73,7 @@ class ContainerLoss:
         """
         if self._provider.is_away(node) or not await self.is_there(node):
             await self._provider.bring_back(node)
+            await self._backend.rules.reapply(node)
         return {}
 
 

@@ -40,6 +40,8 @@ class LinkRules:
         self._hosts = dict(hosts)
         self._table = table_name(run_id)
         self._cut: set[Link] = set()
+        self._uncounted: set[Link] = set()
+        """Of these, those of which the rules were gone for a while: nobody knows what passed."""
         self._locks = {node: asyncio.Lock() for node in hosts}
         family = {ipaddress.ip_address(host.address).version for host in hosts.values()}
         if len(family) != 1 or len({host.address for host in hosts.values()}) != len(hosts):
@@ -56,15 +58,20 @@ class LinkRules:
             await self._nft(node, self._whole_table(node))
 
     async def ensure(self, node: str) -> None:
-        """Write the table anew if the host has lost it, as with its network namespace."""
+        """Write the table anew if the host has lost it, as when its firewall was loaded anew.
+
+        A host that was itself lost, and nothing reached it meanwhile, wants `reapply`.
+        """
         listed = await self._hosts[node].run(("nft", "list", "set", "inet", self._table, "dropped"))
         if listed.exit_code != 0:
+            self._uncounted.update(link for link in self._cut if link[1] == node)
             await self.reapply(node)
 
     async def cut(self, links: Iterable[Link]) -> None:
         """Drop what comes over these links from now on. Links count as cut even if this fails."""
         new = sorted(set(links) - self._cut)
         self._cut.update(new)
+        self._uncounted.difference_update(new)
         await self._each_target(new, self._add)
 
     async def restore(self, links: Iterable[Link]) -> None:
@@ -76,7 +83,7 @@ class LinkRules:
 
     async def bytes_since_cut(self, link: Link) -> int | None:
         """Count what has passed a cut link since; None when it is not cut or was not counted."""
-        if link not in self._cut:
+        if link not in self._cut - self._uncounted:
             return None
         source, target = link
         command = ("nft", "-j", "list", "set", "inet", self._table, "passed")
@@ -108,7 +115,7 @@ class LinkRules:
                 f"add element inet {table} passed {{ {addresses} }}\n"
                 f"add element inet {table} dropped {{ {addresses} }}\n"
             )
-            await self._change(target, script)
+            await self._change(target, script, {(source, target) for source in sources})
 
     async def _remove(self, target: str, sources: list[str]) -> None:
         links = {(source, target) for source in sources}
@@ -116,18 +123,18 @@ class LinkRules:
             self._cut -= links
             addresses = self._addresses(sources)
             try:
-                await self._change(
-                    target, f"delete element inet {self._table} dropped {{ {addresses} }}\n"
-                )
+                script = f"delete element inet {self._table} dropped {{ {addresses} }}\n"
+                await self._change(target, script, links)
             except BaseException:
                 self._cut |= links
                 raise
 
-    async def _change(self, node: str, script: str) -> None:
-        """Run a small transaction; where the table is lost or differs, write it anew."""
+    async def _change(self, node: str, script: str, links: set[Link]) -> None:
+        """Run a small transaction of links; where the table is lost or differs, write it anew."""
         try:
             await self._nft(node, script)
         except BackendError:
+            self._uncounted.update({link for link in self._cut if link[1] == node} - links)
             await self._nft(node, self._whole_table(node))
 
     async def _drop_table(self, node: str) -> None:
