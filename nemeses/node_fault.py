@@ -91,9 +91,7 @@ class NodeFault(FaultKind):
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """See `Fault.heal`. One that had ended before its first did not bite (`ended_early`)."""
-        healed = _healed.setdefault(view.backend, set())
-        is_first, early = injection.verified and injection.key not in healed, list[str]()
-        healed.add(injection.key)
+        is_first, early = is_first_heal(view, injection), list[str]()
 
         async def undo(node: str) -> Seen:
             if is_first:
@@ -176,6 +174,14 @@ class SlowNodeFault(NodeFault):
         part_ms = round((asyncio.get_running_loop().time() - begun_s) * 1000)
         ms = injection.detail.get(self.duration, 0) + part_ms
         return replace(injection, detail={**injection.detail, self.duration: ms})
+
+
+def is_first_heal(view: View, injection: Injection) -> bool:
+    """Whether what bit is to be healed for the first time, so that it must bite still."""
+    healed = _healed.setdefault(view.backend, set())
+    is_first = injection.verified and injection.key not in healed
+    healed.add(injection.key)
+    return is_first
 
 
 async def on_each(nodes: Iterable[str], act: Act) -> dict[str, Seen]:

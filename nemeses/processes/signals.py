@@ -24,7 +24,7 @@ from nemeses.base import (
     refusal,
 )
 from nemeses.fault_kind import FaultKind
-from nemeses.node_fault import start_if_dead
+from nemeses.node_fault import is_first_heal, start_if_dead
 from nemeses.targets import choose
 
 
@@ -215,6 +215,18 @@ class Pause(ProcessFault):
     async def apply(self, backend: Backend, node: str, parameters: Parameters) -> None:  # noqa: ARG002
         """Stop it; returns when the operating system shows it stopped."""
         await backend.pause(node)
+
+    async def heal(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.heal`. Of a process that went on before, it did not bite (`ended_early`)."""
+        early = [
+            f"{node} is running"
+            for node in (injection.targets if is_first_heal(view, injection) else ())
+            if await view.backend.state(node) is NodeState.RUNNING
+            and await self.is_own(view, node, injection)
+        ]
+        healed = await super().heal(view, injection)
+        more = {"ended_early": early} if early else {}
+        return replace(healed, detail={**healed.detail, **more})
 
     async def is_own(self, view: View, node: str, injection: Injection) -> bool:
         """Whether the process is the one that was paused: a later one is another pause's."""

@@ -50,6 +50,15 @@ async def test_a_named_node_and_the_followers_can_be_hit(view):
     assert rest.targets == ("n1",), "n2 leads and n3 is dead already"
 
 
+@play("with_view")
+async def test_a_pause_that_somebody_ended_before_its_heal_did_not_bite(view):
+    paused = await bite(view, "pause", {"targets": "leader"})
+    await view.backend.resume("n2")
+    first, again = await heal(view, paused), await heal(view, paused)
+    assert first.detail["ended_early"] == ["n2 is running"]
+    assert (first.verified, "ended_early" in again.detail) == (True, False)
+
+
 @pytest.mark.slow
 @play("with_view")
 async def test_pause_is_seen_by_the_kernel_and_heal_resumes(view):
