@@ -76,8 +76,10 @@ def check_key(
     }
     found.more = {"errors_by_type": _by_type(found.wrong)}
     idle = None
-    if not reads or (asked is None and len(whole) < 2):
-        idle = "no two reads to compare, and no total_amount" if reads else "no read was ok"
+    if not any(whole):
+        idle = "no read shows a balance" if reads else "no read was ok"
+    elif asked is None and len(whole) < 2:
+        idle = "no two reads to compare, and no total_amount"
     return found.result(idle=idle)
 
 

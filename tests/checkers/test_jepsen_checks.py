@@ -128,6 +128,7 @@ def test_what_is_no_balance_is_not_judged(balances):
 
 def test_a_bank_of_which_nothing_was_compared_is_under_exercised():
     assert judged(in_a_row(read_of(a=1)), "bank")[0] is IDLE
+    assert judged(in_a_row(read_of(), read_of()), "bank")[0] is IDLE
     assert judged(in_a_row(MOVE), "bank", total_amount=1)[0] is IDLE
 
 
