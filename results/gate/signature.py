@@ -75,7 +75,8 @@ def signer_of(signed: Path, data: bytes, signers: Signers, what: str) -> tuple[s
             if _accepts(*asked, signed=data):
                 return principal, ""
         if _accepts("check-novalidate", *form, signed=data):
-            return None, "it is signed with a key that the policy does not name"
+            why = "it is signed with a key that the policy does not name, or not for runs and now"
+            return None, why
     return None, f"its signature is not one of this {what} as it is now"
 
 

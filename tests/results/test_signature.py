@@ -73,7 +73,8 @@ def test_a_key_signs_when_and_for_what_its_line_allows(signed, signers, options,
     sign(signed, signed.with_name("release"))
     key = signed.with_name("release.pub").read_text().strip()
     signers.allowed.write_bytes(f"# keys\r\n{SIGNER} {options}{key} of 2026\r\n".encode())
-    assert (name(signed, signers)[0] == SIGNER) is good
+    signer, why = name(signed, signers)
+    assert (signer == SIGNER, why.endswith("not for runs and now")) == (good, not good)
 
 
 def test_a_link_is_no_signature(signed, signers):
