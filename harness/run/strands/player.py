@@ -115,8 +115,8 @@ class Player:
             for place in range(play.acted, len(play.strand.steps)):
                 kind = play.strand.steps[place].kind
                 self.note_missing(step_name(play.number, place), kind, wanted=not play.is_over)
-        for place in left:
-            self.note_missing(place, "op")
+        for operation in left:
+            self.note_missing(operation, "op")
 
     def note_missing(
         self, place: str, kind: str, *, wanted: bool = True, until: Condition | None = None
