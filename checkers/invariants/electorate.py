@@ -106,6 +106,11 @@ class Electorate:
         """The voters in force at a node."""
         return self._in_force.get(node, _NO_VOTERS)
 
+    def is_voter(self, node: str) -> bool:
+        """Whether a node is one of the voters in force there."""
+        directory = self.members(node).directories.get(node)
+        return directory is not None and directory in (ANY, self.directories.get(node))
+
     def granting(self, node: str, epoch: int) -> list[str]:
         """The members of a node's voter set that voted for it."""
         return [

@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import field
 
-from checkers.invariants.electorate import ANY
 from checkers.invariants.fold import Broken, Invariant, rules_of
 from checkers.invariants.sight import Fields
 from checkers.nodes import leader_age
@@ -138,10 +137,7 @@ class LeavesLeader(Invariant):
         self._seen_ms[node] = now_ms
         if was_stopped:
             self._heard_ms[node] = now_ms
-        electorate = self.quorum.electorate
-        directory = electorate.members(node).directories.get(node)
-        votes = directory in (ANY, electorate.directories.get(node))
-        silent_ms = now_ms - heard_ms
+        votes, silent_ms = self.quorum.electorate.is_voter(node), now_ms - heard_ms
         if was_stopped or not votes or silent_ms <= 1.5 * timeout_ms:
             return None
         if fields["epoch"] == self._ended.get(node):

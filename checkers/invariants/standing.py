@@ -246,10 +246,8 @@ class StandsInTime(Invariant):
         due_ms = self._ended_ms.get(node)
         if due_ms is None:
             return None
-        now_ms, electorate = self.sight.monotonic_ms(node), self.quorum.electorate
-        directory = electorate.members(node).directories.get(node)
-        votes = directory in (ANY, electorate.directories.get(node))
-        if not votes or now_ms <= due_ms + _GRAIN_MS:
+        now_ms = self.sight.monotonic_ms(node)
+        if not self.quorum.electorate.is_voter(node) or now_ms <= due_ms + _GRAIN_MS:
             return None
         return Broken(
             f"{node} follows {_leadership(self._roles[node])[1]} still, which has resigned, "

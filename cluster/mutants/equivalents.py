@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
+_TRACE: Final = "an event of the trace: what the node does is the same"
+_EARLIER: Final = "made as the module is read, before any mutant is applied"
+_NO_REPLICA: Final = "nobody waits for, fetches or moves what is no replica"
+_ONE_PART: Final = "no request here makes as many records as a part holds: there is one part"
+_WHOLE: Final = "nothing here compacts a log: each batch begins where the one before ended"
+_NOTED: Final = "`appends` notes the same Fetch before the log grows: followers fetch in sessions"
+_TEXT: Final = "the text of an error, by which nothing is judged"
+
 EQUIVALENT: Final[dict[str, str]] = {
     "X:log.batch.compression:_inflate_into_room:extreme:0": (
-        "a batch of a megabyte asks for less room than is allowed; with all of it at once it "
-        "inflates to the same"
+        "a batch of a megabyte asks for less room than is allowed, and inflates to the same"
     ),
     "M36E": (
-        "a leader that is deposed and elected again at once has cut nothing: what it appended lies "
-        "there still, and is acknowledged when all in sync have it"
+        "who is elected again at once has cut nothing: what it appended is acknowledged by all"
     ),
     "X:controller.apis.write_apis:WriteApis._handler:number:0": (
         "a request waits one per mille longer, which nothing bounds so closely"
@@ -34,18 +40,14 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:broker.serving.fetch:_Delayed._find:never:0": (
         "who names an epoch asks its leader, and who names none names a rack"
     ),
-    "X:broker.replication.partition:Follower.on_fetch:extreme:0": (
-        "`appends` notes it again before the log grows: all followers fetch in sessions"
-    ),
+    "X:broker.replication.partition:Follower.on_fetch:extreme:0": _NOTED,
     "X:controller.partitions.alter_partition:alter_partition:truth:0": (
         "each request here changes fewer partitions than one part holds: one batch as well"
     ),
     "X:broker.serving.fetch:_error_result:always:0": (
         "no client or follower reads the offsets of an error"
     ),
-    "X:broker.replication.partition:Follower.on_fetch:relation:0": (
-        "`appends` notes the same Fetch before the log grows: all followers fetch in sessions"
-    ),
+    "X:broker.replication.partition:Follower.on_fetch:relation:0": _NOTED,
     "X:log.data.data_log:DataLog.flush:left-out:0": (
         "a log is flushed as it begins to move or takes over, which ends as its folder goes offline"
     ),
@@ -61,9 +63,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:controller.core.appending:Appender.append:number:0": (
         "where nothing was appended nobody looks at the offset of the last record"
     ),
-    "X:broker.replication.replica_manager:ReplicaManager._start_moved:always:0": (
-        "nobody waits for, fetches or moves what is no replica"
-    ),
+    "X:broker.replication.replica_manager:ReplicaManager._start_moved:always:0": _NO_REPLICA,
     "X:broker.replication.replica:Replica._ask_offset:number:0": (
         "no leader looks at the isolation: none has open transactions"
     ),
@@ -74,18 +74,11 @@ EQUIVALENT: Final[dict[str, str]] = {
         "a file that was given up is nobody's download any more: what comes for it is dropped"
     ),
     "X:log.metadata.log:Log._truncate_files:relation:0": (
-        "a log is cut by the answer to a Fetch, and fetched for when it is durable: then the disk "
-        "shows what the tail does"
+        "a log is cut by an answer, and fetched for when it is durable: its tail is on the disk"
     ),
-    "X:log.storage.tail:Tail.append:never:0": (
-        "nothing here compacts a log: each batch begins where the one before ended"
-    ),
-    "X:controller.core.appending:Appender._go_on:relation:0": (
-        "no request here makes as many records as a part holds"
-    ),
-    "X:controller.core.controller:QuorumController._write_failed:always:1": (
-        "what fails was refused, or the leadership is lost: no request here has two parts"
-    ),
+    "X:log.storage.tail:Tail.append:never:0": _WHOLE,
+    "X:controller.core.appending:Appender._go_on:relation:0": _ONE_PART,
+    "X:controller.core.controller:QuorumController._write_failed:always:1": _ONE_PART,
     "X:broker.replication.fetcher_manager:ReplicaFetcherManager.on_move:left-out:0": (
         "nobody waits for where a follower's log begins but who deletes records: then the leader's "
         "begins later, which it answers the follower, whose position is named afterwards anyway"
@@ -105,42 +98,24 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:log.metadata.log:Log._should_roll:always:1": (
         "each batch of a metadata log has its leader's time, which is never below 0"
     ),
-    "X:controller.core.appending:Appender._go_on:left-out:2": (
-        "no request here has two parts: what fails is the first"
-    ),
+    "X:controller.core.appending:Appender._go_on:left-out:2": _ONE_PART,
     "X:controller.brokers.broker_lifecycle:BrokerHeartbeatManager.note_arrival:always:0": (
         "a heartbeat is taken in the turn in which it came, and makes the session: nothing here "
         "holds the queue, and of an epoch that nobody has nobody looks for a session"
     ),
-    "X:controller.records.wire:Nullable.__init__:left-out:0": (
-        "the types of records are made as the module is read, before any mutant is applied"
-    ),
-    "X:kraft.outbound:OutboundRequests._send_fetch:left-out:0": (
-        "an event of the trace: what the node does is the same"
-    ),
-    "X:kraft.core:RaftCore.report_contradiction:left-out:0": (
-        "an event of the trace: what contradicts is refused as well"
-    ),
-    "X:kraft.core:RaftCore.follower_high_watermark_moved:left-out:0": (
-        "an event of the trace: what the node does is the same"
-    ),
+    "X:controller.records.wire:Nullable.__init__:left-out:0": _EARLIER,
+    "X:kraft.outbound:OutboundRequests._send_fetch:left-out:0": _TRACE,
+    "X:kraft.core:RaftCore.report_contradiction:left-out:0": _TRACE,
+    "X:kraft.core:RaftCore.follower_high_watermark_moved:left-out:0": _TRACE,
     "X:kraft.quorum.control_state:ControlState._take:number:0": (
         "no record of a log has kraft.version 0: it is finalized upwards alone"
     ),
     "X:kraft.quorum.control_state:ControlState.forget_before:left-out:0": (
         "older voters than the log begins with stay in memory: nobody asks for them"
     ),
-    "X:controller.records.schema:field_table:always:0": (
-        "the tables of records are made as the module is read, before any mutant is applied"
-    ),
-    "X:controller.metadata.replay:_feature_level:sum:0": (
-        "the text of an error, by which nothing is judged"
-    ),
-    "X:broker.replication.replica_manager:ReplicaManager._start_moved:connector:0": (
-        "nobody waits for, fetches or moves what is no replica"
-    ),
-    "X:log.data.data_files:DataFiles._roll:left-out:1": (
-        "nothing here compacts a log: producers are known up to where the next batch begins"
-    ),
+    "X:controller.records.schema:field_table:always:0": _EARLIER,
+    "X:controller.metadata.replay:_feature_level:sum:0": _TEXT,
+    "X:broker.replication.replica_manager:ReplicaManager._start_moved:connector:0": _NO_REPLICA,
+    "X:log.data.data_files:DataFiles._roll:left-out:1": _WHOLE,
 }
 """Id -> the argument."""

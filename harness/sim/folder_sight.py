@@ -16,6 +16,7 @@ from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.world import SimNode, SimWorld
+from cluster.node.broker.replication.replica_manager import ReplicaManager
 from cluster.node.log.batch.records import (
     NO_PRODUCER,
     BatchHeader,
@@ -68,16 +69,16 @@ class FolderWatch:
         world.scheduler.call_later(_LOOK_MS, self._look)
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
-        if event not in (*_USED, *_CUT) or process.node is None or process.node.replicas is None:
+        manager = replicas_of(process)
+        if event not in (*_USED, *_CUT) or manager is None:
             return
         at = TopicPartition(fields["topic"], fields["partition"])
         is_first = (process.name, process.incarnation) not in self._opened
         self._opened.add((process.name, process.incarnation))
-        for directory in process.node.replicas.logs.online:
+        for directory in manager.logs.online:
             if event in _USED:
                 self._look_at_use(process, directory)
-            assert isinstance(directory.disk, MemoryDisk), "a simulated node's"
-            if directory.disk.detached:
+            if disk_of(directory).detached:
                 continue
             if is_first:
                 self._look_at_start(process, directory)
@@ -129,8 +130,7 @@ class FolderWatch:
             self._watcher.take(process.name, "point-moved", shown)
 
     def _look_at(self, process: Incarnation, directory: LogDirectory) -> None:
-        disk = directory.disk
-        assert isinstance(disk, MemoryDisk), "a simulated node's"
+        disk = disk_of(directory)
         if not disk.is_idle:
             return
         self._look_at_use(process, directory)
@@ -221,12 +221,22 @@ class FolderWatch:
         return host.clock.wall_ms() - skew_ms + most_ms
 
     def _look_at_use(self, process: Incarnation, directory: LogDirectory) -> None:
-        disk = directory.disk
-        assert isinstance(disk, MemoryDisk), "a simulated node's"
+        disk = disk_of(directory)
         used = {log.directory for log in directory._all()}
         lacks = [folder for folder in _folders(disk) if folder not in used] if disk.is_idle else []
         shown = {"log_dir": directory.path, "is_open": directory.is_open, "lacks": lacks}
         self._watcher.take(process.name, "directory-used", shown)
+
+
+def replicas_of(process: Incarnation | None) -> ReplicaManager | None:
+    """Return what holds a broker's data; None: it does not run, or is none of ours."""
+    return None if process is None or process.node is None else process.node.replicas
+
+
+def disk_of(directory: LogDirectory) -> MemoryDisk:
+    """Return the disk of a simulated broker's log directory."""
+    assert isinstance(directory.disk, MemoryDisk), "a simulated node's"
+    return directory.disk
 
 
 def _folders(disk: MemoryDisk) -> Iterator[str]:

@@ -32,7 +32,7 @@ from cluster.node.protocol.data_messages import (
     ProduceResponse,
 )
 from cluster.node.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
-from harness.sim.folder_sight import headers
+from harness.sim.folder_sight import headers, replicas_of
 
 _FOLLOWS = "replica-follower"
 _MOVING = "replica-moving"
@@ -107,14 +107,16 @@ class PartitionWatch:
 
     # -- logs ------------------------------------------------------------------------------------
 
+    def _find(self, name: str, topic: Any, index: int) -> Replica | None:
+        manager = replicas_of(self._nodes[name].process)
+        found = None if manager is None else manager.find_replica(topic, index)
+        return found if isinstance(found, Replica) else None
+
     def _look_at_fetch_sent(self, name: str, request: Any) -> None:
         """Show from where a follower fetches, and up to where a kill of it keeps its log."""
-        process = self._nodes[name].process
-        if process is None or process.node is None or process.node.replicas is None:
-            return
         for row in request.partitions if request.replica_id >= 0 else ():
-            replica = process.node.replicas.find_replica(row.topic, row.index)
-            if isinstance(replica, Replica):
+            replica = self._find(name, row.topic, row.index)
+            if replica is not None:
                 shown = {"offset": row.fetch_offset, "kept": _kept_end(replica.log)}
                 shown["name"] = str(replica.at)
                 self._watcher.take(name, "fetch-sent", shown)
@@ -152,8 +154,7 @@ class PartitionWatch:
 
         Another partition epoch is another state of the metadata, which may have had it there.
         """
-        assert process.node is not None, "it traced"
-        manager, (_, topic, index) = process.node.replicas, at
+        manager, (_, topic, index) = replicas_of(process), at
         assert manager is not None, "it has replicas"
         topic_id = manager.state.topic_names.get(topic)
         held = None if topic_id is None else manager.state.partitions.get((topic_id, index))
@@ -170,9 +171,9 @@ class PartitionWatch:
             self._watcher.take(process.name, "replica-placed", shown)
 
     def _look_at_log(self, process: Incarnation, at: TopicPartition) -> None:
-        assert process.node is not None, "it traced"
-        assert process.node.replicas is not None, "it has replicas"
-        for replica in process.node.replicas.replicas():
+        manager = replicas_of(process)
+        assert manager is not None, "it has replicas"
+        for replica in manager.replicas():
             if replica.at != at:
                 continue
             producers = replica.log.producers.producers.values()
@@ -186,7 +187,7 @@ class PartitionWatch:
             self._watcher.take(process.name, "remembered", shown)
             for number, entry in replica.log.producers.producers.items():
                 self._show_batches(process.name, at, number, entry)
-            holder = process.node.replicas.logs.holder(at)
+            holder = manager.logs.holder(at)
             held = None if holder is None else holder.topic_ids.get(at)
             shown = {"name": str(at), "topic": str(replica.key[0]), "held": str(held)}
             if held is not None:
@@ -195,12 +196,9 @@ class PartitionWatch:
     def _look_at_producer(
         self, name: str, request: ProduceRequest, response: ProduceResponse
     ) -> None:
-        process = self._nodes[name].process
-        if process is None or process.node is None or process.node.replicas is None:
-            return
         for asked, row in zip(request.partitions, response.partitions, strict=False):
-            replica = process.node.replicas.find_replica(asked.topic, asked.index)
-            if not isinstance(replica, Replica):
+            replica = self._find(name, asked.topic, asked.index)
+            if replica is None:
                 continue
             header = parse_header(asked.records)
             is_one = len(request.partitions) == 1  # else it may have waited for others
@@ -228,12 +226,9 @@ class PartitionWatch:
 
     def _look_at_deletion(self, name: str, request: DeleteRecordsRequest, response: Any) -> None:
         """Show what a leader makes of a DeleteRecords of one partition."""
-        process = self._nodes[name].process
-        if process is None or process.node is None or process.node.replicas is None:
-            return
         ((topic, (asked,)),) = ((each.name, each.partitions) for each in request.topics)
-        replica = process.node.replicas.find_leader(topic, int(asked.partition_index))
-        if not isinstance(replica, Replica):
+        replica = self._find(name, topic, int(asked.partition_index))
+        if replica is None or not replica.partition.leads:
             return
         rows = [row for each in response.topics for row in each.partitions]
         shown = {

@@ -78,8 +78,6 @@ class ReplicaWatch:
         """By process and follower: what that asked for last; its session goes on with it."""
         self._asked: dict[Process, tuple[AlterPartitionRequest, Changes]] = {}
         """What brokers have asked controllers for last, and have no answer to."""
-        self._clock_ms: dict[Process, float] = {}
-        """What their clocks were at their first event. Each change of its rate changes it."""
         self._behind: dict[tuple[Process, PartitionKey, int], dict[int, _Behind]] = {}
         """By process, partition and leader epoch."""
         world.observers.append(self._observe)
@@ -89,7 +87,6 @@ class ReplicaWatch:
             world.mesh.on_serve[kind].append(self._serve)
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
-        self._clock_ms.setdefault(_id(process), self._nodes[process.name].clock.offset_ms)
         if event == _FOLLOWS:
             self._heard.pop((_id(process), fields["topic"], fields["partition"]), None)
 
@@ -295,8 +292,7 @@ class ReplicaWatch:
         """Show members of the ISR that lag at this look, and for how long they did at the last."""
         partition, now_ms = replica.partition, process.monotonic_ms()
         at = _id(process), replica.key, partition.leader_epoch
-        clock_ms = self._nodes[process.name].clock.offset_ms
-        if partition.change_in_flight or self._clock_ms.get(_id(process)) != clock_ms:
+        if partition.change_in_flight or not process.keeps_time:
             self._behind.pop(at, None)
             return
         before = self._behind.get(at, {})

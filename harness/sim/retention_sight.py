@@ -22,6 +22,7 @@ from cluster.node.log.data.data_config import DataLogConfig
 from cluster.node.log.data.data_log import DataLog
 from cluster.node.log.data.data_segment import DataSegment
 from cluster.node.protocol.data_messages import DeleteRecordsRequest
+from harness.sim.folder_sight import replicas_of
 
 _LOOK_MS: Final = 1_000.0
 _LOOKS_MIN: Final = 3
@@ -56,8 +57,6 @@ class RetentionWatch:
         self._watcher = watcher
         self._held: dict[tuple[str, int], dict[DataLog, _Held]] = {}
         """By node and incarnation: its logs at the last look."""
-        self._clocks_ms: dict[tuple[str, int], float] = {}
-        """By node and incarnation: its clock at the first event; each change of rate changes it."""
         self._asked: set[tuple[str, int]] = set()
         """Partitions of which records were to be deleted."""
         world.observers.append(self._observe)
@@ -66,10 +65,8 @@ class RetentionWatch:
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
         del fields
-        at = process.name, process.incarnation
-        self._clocks_ms.setdefault(at, self._world.nodes[process.name].clock.offset_ms)
         if event in _CUT:
-            self._held.pop(at, None)
+            self._held.pop((process.name, process.incarnation), None)
 
     def _hear(self, name: str, request: Any) -> None:
         del name
@@ -83,7 +80,7 @@ class RetentionWatch:
                 continue
             interval_ms = manager.config.retention_check_interval_ms
             at = process.name, process.incarnation
-            if interval_ms > _INTERVAL_MAX_MS or self._clocks_ms.get(at) != host.clock.offset_ms:
+            if interval_ms > _INTERVAL_MAX_MS or not process.keeps_time:
                 continue
             before = self._held.get(at, {})
             now = self._held[at] = {}
@@ -91,10 +88,7 @@ class RetentionWatch:
                 log = replica.log
                 if log.exists and not log._offline:
                     known, held = before.get(log), _hold(replica, host.clock.skew_ms)
-                    if known is not None and (known.config, known.skew_ms) != (
-                        held.config,
-                        held.skew_ms,
-                    ):
+                    if known and (known.config, known.skew_ms) != (held.config, held.skew_ms):
                         known = None
                     wall_ms = host.clock.wall_ms()
                     if known is not None and known.leader_epoch is not None:
@@ -123,8 +117,8 @@ class RetentionWatch:
         wall_ms: int,
     ) -> _Held:
         """Show a first segment that was due at several looks; return how it is held now."""
-        assert process.node is not None, "it is looked at"
-        assert process.node.replicas is not None, "it is looked at"
+        manager = replicas_of(process)
+        assert manager is not None, "it is looked at"
         log, (first, end) = replica.log, held.segments[0]
         shown = _fields(replica, first, log.size_bytes - first.size_bytes, wall_ms)
         if not first.size_bytes or end > log.high_watermark or not is_over_retention(shown):
@@ -136,7 +130,7 @@ class RetentionWatch:
         if looks + 1 >= _LOOKS_MIN:
             shown |= {
                 "for_ms": now_ms - since_ms,
-                "interval_ms": process.node.replicas.config.retention_check_interval_ms,
+                "interval_ms": manager.config.retention_check_interval_ms,
             }
             self._watcher.take(process.name, "segment-due", shown)
         return replace(held, due_ms=since_ms, looks=looks + 1)

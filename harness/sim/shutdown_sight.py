@@ -14,8 +14,8 @@ from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.world import SimWorld
 from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH
 from cluster.node.log.data.directory_checkpoints import CLEAN_SHUTDOWN_FILE, NO_EPOCH
-from cluster.node.log.data.log_directory import LogDirectory
 from cluster.node.protocol.messages import BrokerRegistrationRequest
+from harness.sim.folder_sight import disk_of, replicas_of
 
 
 class ShutdownWatch:
@@ -37,11 +37,11 @@ class ShutdownWatch:
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
         """Show a mark that a crash would leave, in a directory that is open."""
         del fields
-        manager = None if process.node is None else process.node.replicas
+        manager = replicas_of(process)
         if event != "broker-state" or manager is None or manager._is_stopped:
             return
         for directory in manager.logs.online:
-            if directory.is_open and _has_mark(_disk(directory)):
+            if directory.is_open and _has_mark(disk_of(directory)):
                 shown = {"directory": directory.path}
                 self._watcher.take(process.name, "directory-marked", shown)
 
@@ -59,7 +59,7 @@ class ShutdownWatch:
             in_order = epoch if node.replicas._is_stopped else NO_EPOCH
             self._ends[process.name] = in_order, not node.replicas.logs.has_offline
         for directory in node.replicas.logs.directories:
-            disk = _disk(directory)
+            disk = disk_of(directory)
             if _has_mark(disk):
                 logs = tuple(f"{log.directory}/" for log in directory._all())
                 lost = [
@@ -74,10 +74,10 @@ class ShutdownWatch:
 
     def _look_at_registration(self, name: str, request: Any) -> None:
         """Show of which end a broker speaks as it registers, and of which it may, or has to."""
-        process = self._nodes[name].process
-        if process is None or process.node is None or process.node.replicas is None:
+        manager = replicas_of(self._nodes[name].process)
+        if manager is None:
             return
-        logs = process.node.replicas.logs
+        logs = manager.logs
         last, is_whole = self._ends.get(name, (NO_EPOCH, False))
         marks = [self._marks[name][each.path] for each in logs.directories]
         shown = {
@@ -86,11 +86,6 @@ class ShutdownWatch:
             "is_known": is_whole and all(marks) and not logs.has_offline,
         }
         self._watcher.take(name, "registration-sent", shown)
-
-
-def _disk(directory: LogDirectory) -> MemoryDisk:
-    assert isinstance(directory.disk, MemoryDisk), "a simulated node's"
-    return directory.disk
 
 
 def _has_mark(disk: MemoryDisk) -> bool:

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from checkers.invariants.upkeep import CHECKPOINT_MS, SLACK_MS
 from checkers.invariants.watcher import Watcher
-from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.links import RAFT_MESSAGES
 from cluster.backends.sim.world import SimWorld
@@ -40,6 +39,7 @@ from cluster.node.protocol.data_messages import (
     ProduceRequest,
     wants_response,
 )
+from harness.sim.folder_sight import disk_of, replicas_of
 
 _OFTEN_MS: Final = 1_000.0
 _SELDOM: Final = round((CHECKPOINT_MS + SLACK_MS) / _OFTEN_MS)
@@ -68,8 +68,6 @@ class _Seen:
     """What was seen of a node's incarnation."""
 
     incarnation: int
-    clock_ms: float | None = None
-    """What its clock was at its first event. Each change of its rate changes it."""
     marks: dict[DataLog, tuple[float, int, int]] = dataclasses.field(default_factory=dict)
     """By log of a replica: since when it has had at least this high watermark, by its clock,
     and how many looks at its checkpoint lacked it since."""
@@ -98,12 +96,9 @@ class UpkeepWatch:
         self._looks = 0
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
-        offset_ms = self._world.nodes[process.name].clock.offset_ms
-        seen = self._of(process)
-        if seen.clock_ms is None:
-            seen.clock_ms = offset_ms
         if event not in _SEEN:
             return
+        seen = self._of(process)
         if event in _SHORTER:
             seen.large = None
             self._look_at_voters(process)
@@ -130,7 +125,7 @@ class UpkeepWatch:
     def _look(self) -> None:
         self._looks += 1
         for host, process, node in self._world.running():
-            if self._of(process).clock_ms != host.clock.offset_ms:
+            if not process.keeps_time:
                 continue
             self._look_at_requests(process, node)
             if node.replicas is not None:
@@ -298,14 +293,13 @@ class UpkeepWatch:
 
     def _look_at_move(self, process: Incarnation, fields: TraceFields) -> None:
         """Look for the folder of a move that begins, or for work of the disk that will make it."""
-        assert process.node is not None, "it traced"
-        assert process.node.replicas is not None, "it has replicas"
+        manager = replicas_of(process)
+        assert manager is not None, "it has replicas"
         at = TopicPartition(fields["topic"], fields["partition"])
-        for directory in process.node.replicas.logs.online:
+        for directory in manager.logs.online:
             if directory.path != fields["to_dir"] or at not in directory.future_logs:
                 continue
-            disk = directory.disk
-            assert isinstance(disk, MemoryDisk), "a simulated node's"
+            disk = disk_of(directory)
             is_there = not disk.is_idle or disk.exists(directory.future_logs[at].directory)
             shown = {"name": str(at), "to_dir": directory.path, "is_there": is_there}
             self._watcher.take(process.name, "move-seen", shown)
@@ -318,7 +312,7 @@ def _count(watchers: Mapping[Any, Iterable[object]], there: Container[object]) -
 
 def _checkpoint(directory: LogDirectory) -> dict[TopicPartition, int] | None:
     """Return the checkpoint of high watermarks; None while its disk, or a start, goes on."""
-    disk = directory.disk
+    disk = disk_of(directory)
     if not _is_still(directory):
         return None
     if not disk.exists(HIGH_WATERMARK_FILE):
@@ -327,8 +321,7 @@ def _checkpoint(directory: LogDirectory) -> dict[TopicPartition, int] | None:
 
 
 def _is_still(directory: LogDirectory) -> bool:
-    disk = directory.disk
-    assert isinstance(disk, MemoryDisk), "a simulated node's"
+    disk = disk_of(directory)
     return directory.is_open and disk.is_idle and not disk.detached
 
 

@@ -130,10 +130,16 @@ class Incarnation:
         self.backlog: list[list[Any]] = []
         self.calls: dict[Call, None] = {}
         self.monotonic_ms = node.clock.monotonic_ms
+        self._host_clock, self._began_ms = node.clock, node.clock.offset_ms
         self._scheduler = world.scheduler
         self._mesh = world.mesh
         self._on_trace = world.on_trace_event
         self._on_death = world.on_death
+
+    @property
+    def keeps_time(self) -> bool:
+        """Whether its clock has run at one rate: a timer set at another one comes when it likes."""
+        return self._host_clock.offset_ms == self._began_ms
 
     def begin(self, pid: int, ready: Callable[[], None]) -> None:
         """Do what the program does at its start; `ready` is called once it serves."""
