@@ -1,9 +1,23 @@
-"""kio's entities as bytes, by kio alone: what other programs send, and what ours must read."""
+"""kio's entities, and their bytes by kio alone: what other programs send, and what ours must read."""
 
+import dataclasses
+import datetime as dt
 import io
 import struct
 
 from kio.serial import entity_writer
+
+from cluster.node.errors import ErrorCode
+
+EMPTY = {"error_code": ErrorCode.none, "timedelta_i32": dt.timedelta()}
+
+
+def filled(cls, **given):
+    """An entity. What is not given, and has no default, is no error, no time or null."""
+    for field in dataclasses.fields(cls):
+        if field.name not in given and field.default is dataclasses.MISSING:
+            given[field.name] = EMPTY.get(field.metadata["kafka_type"])
+    return cls(**given)
 
 
 def body_of(entity) -> bytes:

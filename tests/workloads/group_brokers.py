@@ -7,12 +7,11 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.join_group.v9.response import JoinGroupResponseMember
 from kio.schema.leave_group.v5.response import MemberResponse
 from kio.schema.offset_commit.v9 import response as committed
-from kio.schema.offset_fetch.v9 import response as fetched
 
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import group_messages as g
-from cluster.node.protocol import messages as m
 from cluster.node.protocol import transaction_messages as t
+from tests.kio_bytes import filled
 from tests.workloads.scripted_brokers import NONE, Brokers
 
 
@@ -25,7 +24,6 @@ class GroupBrokers(Brokers):
         self.members = {}
         """Member id -> group.instance.id."""
         self.assignments = {}
-        self.offsets = {}
         self.rebalances = False
 
     def join_other(self):
@@ -60,10 +58,10 @@ class GroupBrokers(Brokers):
         members = tuple(
             JoinGroupResponseMember(member_id=each, metadata=b"") for each in self.members
         )
-        return g.JoinGroupResponse(
-            throttle_time=m.NO_THROTTLE,
+        return filled(
+            g.JoinGroupResponse,
             error_code=error,
-            generation_id=m.i32(self.generation if error is NONE else -1),
+            generation_id=self.generation if error is NONE else -1,
             protocol_name="in-turns",
             leader=leader,
             member_id=member,
@@ -74,23 +72,20 @@ class GroupBrokers(Brokers):
         error = self._refusal(message)
         if error is NONE and message.assignments:
             self.assignments = {a.member_id: a.assignment for a in message.assignments}
-        return g.SyncGroupResponse(
-            throttle_time=m.NO_THROTTLE,
-            error_code=error,
-            assignment=self.assignments.get(message.member_id, b""),
-        )
+        assigned = self.assignments.get(message.member_id, b"")
+        return filled(g.SyncGroupResponse, error_code=error, assignment=assigned)
 
     def _HeartbeatRequest(self, broker, message):  # noqa: N802
         error = self._refusal(message)
         if error is NONE and self.rebalances:
             error = ErrorCode.rebalance_in_progress
-        return HeartbeatResponse(throttle_time=m.NO_THROTTLE, error_code=error)
+        return filled(HeartbeatResponse, error_code=error)
 
     def _LeaveGroupRequest(self, broker, message):  # noqa: N802
         (member,) = message.members
         del self.members[member.member_id]
-        left = MemberResponse(member_id=member.member_id, group_instance_id=None, error_code=NONE)
-        return g.LeaveGroupResponse(throttle_time=m.NO_THROTTLE, error_code=NONE, members=(left,))
+        left = filled(MemberResponse, member_id=member.member_id)
+        return filled(g.LeaveGroupResponse, members=(left,))
 
     def _OffsetCommitRequest(self, broker, message):  # noqa: N802
         error = self._refusal(message, message.generation_id_or_member_epoch)
@@ -104,24 +99,7 @@ class GroupBrokers(Brokers):
             for p in topic.partitions
         )
         answer = committed.OffsetCommitResponseTopic(name=topic.name, partitions=results)
-        return committed.OffsetCommitResponse(throttle_time=m.NO_THROTTLE, topics=(answer,))
-
-    def _OffsetFetchRequest(self, broker, message):  # noqa: N802
-        assert message.require_stable
-        (group,) = message.groups
-        (topic,) = group.topics
-        results = tuple(
-            fetched.OffsetFetchResponsePartitions(
-                partition_index=index,
-                committed_offset=m.i64(self.offsets.get(index, -1)),
-                metadata=None,
-                error_code=NONE,
-            )
-            for index in topic.partition_indexes
-        )
-        answer = fetched.OffsetFetchResponseTopics(name=topic.name, partitions=results)
-        found = fetched.OffsetFetchResponseGroup(group_id=group.group_id, topics=(answer,))
-        return fetched.OffsetFetchResponse(throttle_time=m.NO_THROTTLE, groups=(found,))
+        return filled(committed.OffsetCommitResponse, topics=(answer,))
 
     def _refusal(self, message, generation=None):
         generation = message.generation_id if generation is None else generation

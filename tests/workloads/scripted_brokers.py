@@ -6,12 +6,15 @@ as those of a real cluster do. Requests are answered at once, or as a test says.
 
 import asyncio
 
+from kio.schema.offset_fetch.v9 import response as fetched
+
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import check_batch, with_place
 from cluster.node.ports import Failure
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
 from cluster.node.protocol import transaction_messages as t
+from tests.kio_bytes import filled
 
 NONE = ErrorCode.none
 REPLICAS = (1, 2, 3)
@@ -66,6 +69,10 @@ class Brokers:
         self.producer_ids = 0
         self.coordinator = COORDINATOR
         """Id of the broker that is named as coordinator of transactions or groups."""
+        self.offsets = {}
+        """Partition -> committed offset."""
+        self.pending = {}
+        """Partition -> offset that the open transaction commits."""
 
     def request(self, destination, message, timeout_ms, on_reply):
         self.asked.append((destination.node_id, type(message).__name__))
@@ -98,8 +105,8 @@ class Brokers:
     def _MetadataRequest(self, broker, message):  # noqa: N802 - the name of the class
         (asked,) = message.topics
         partitions = tuple(
-            m.MetadataResponsePartition(
-                error_code=NONE,
+            filled(
+                m.MetadataResponsePartition,
                 partition_index=index,
                 leader_id=leader,
                 leader_epoch=epoch,
@@ -109,27 +116,15 @@ class Brokers:
             for index, (leader, epoch) in broker.views.items()
         )
         error = NONE if self.topic_exists else ErrorCode.unknown_topic_or_partition
-        topic = m.MetadataResponseTopic(
-            error_code=error,
-            name=asked.name,
-            topic_id=None,
-            partitions=partitions if self.topic_exists else (),
-        )
-        return m.MetadataResponse(
-            throttle_time=m.NO_THROTTLE,
-            brokers=(),
-            controller_id=1,
-            topics=(topic,),
-            error_code=NONE,
-        )
+        shown = partitions if self.topic_exists else ()
+        topic = filled(m.MetadataResponseTopic, error_code=error, name=asked.name, partitions=shown)
+        return filled(m.MetadataResponse, brokers=(), controller_id=1, topics=(topic,))
 
     def _CreateTopicsRequest(self, broker, message):  # noqa: N802
         self.topic_exists = True
         (topic,) = message.topics
-        result = m.CreatableTopicResult(
-            name=topic.name, topic_id=None, error_code=NONE, error_message=None, configs=None
-        )
-        return m.CreateTopicsResponse(throttle_time=m.NO_THROTTLE, topics=(result,))
+        result = filled(m.CreatableTopicResult, name=topic.name, configs=None)
+        return filled(m.CreateTopicsResponse, topics=(result,))
 
     def _OffsetForLeaderEpochRequest(self, broker, message):  # noqa: N802
         (asked,) = message.topics[0].partitions
@@ -140,7 +135,7 @@ class Brokers:
             partition=index, error_code=error, leader_epoch=epoch, end_offset=end
         )
         topic = d.OffsetForLeaderTopicResult(topic=message.topics[0].topic, partitions=(result,))
-        return d.OffsetForLeaderEpochResponse(throttle_time=m.NO_THROTTLE, topics=(topic,))
+        return filled(d.OffsetForLeaderEpochResponse, topics=(topic,))
 
     def _ListOffsetsRequest(self, broker, message):  # noqa: N802
         (asked,) = message.topics[0].partitions
@@ -151,22 +146,31 @@ class Brokers:
             partition_index=index, error_code=error, offset=offset if error is NONE else -1
         )
         topic = d.ListOffsetsTopicResponse(name=message.topics[0].name, partitions=(result,))
-        return d.ListOffsetsResponse(throttle_time=m.NO_THROTTLE, topics=(topic,))
+        return filled(d.ListOffsetsResponse, topics=(topic,))
 
     def _FindCoordinatorRequest(self, broker, message):  # noqa: N802
         (key,) = message.coordinator_keys
-        found = t.Coordinator(
-            key=key, node_id=self.coordinator, host="h", port=1, error_code=NONE, error_message=None
-        )
-        return t.FindCoordinatorResponse(throttle_time=m.NO_THROTTLE, coordinators=(found,))
+        found = filled(t.Coordinator, key=key, node_id=self.coordinator, host="h", port=1)
+        return filled(t.FindCoordinatorResponse, coordinators=(found,))
+
+    def _OffsetFetchRequest(self, broker, message):  # noqa: N802
+        assert message.require_stable
+        (group,) = message.groups
+        (topic,) = group.topics
+        results = []
+        for index in topic.partition_indexes:
+            error = ErrorCode.unstable_offset_commit if index in self.pending else NONE
+            offset = m.i64(self.offsets.get(index, -1) if error is NONE else -1)
+            result = {"partition_index": index, "committed_offset": offset, "error_code": error}
+            results.append(filled(fetched.OffsetFetchResponsePartitions, **result))
+        answer = fetched.OffsetFetchResponseTopics(name=topic.name, partitions=tuple(results))
+        found = fetched.OffsetFetchResponseGroup(group_id=group.group_id, topics=(answer,))
+        return filled(fetched.OffsetFetchResponse, groups=(found,))
 
     def _InitProducerIdRequest(self, broker, message):  # noqa: N802
         self.producer_ids += 1
-        return d.InitProducerIdResponse(
-            throttle_time=m.NO_THROTTLE,
-            error_code=NONE,
-            producer_id=1000 + self.producer_ids,
-            producer_epoch=0,
+        return filled(
+            d.InitProducerIdResponse, producer_id=1000 + self.producer_ids, producer_epoch=0
         )
 
     def _ProduceRequest(self, broker, message):  # noqa: N802
@@ -201,51 +205,41 @@ class Brokers:
     def _AlterPartitionReassignmentsRequest(self, broker, message):  # noqa: N802
         (topic,) = message.topics
         (asked,) = topic.partitions
-        result = m.ReassignablePartitionResponse(
-            partition_index=asked.partition_index, error_code=NONE, error_message=None
-        )
+        result = filled(m.ReassignablePartitionResponse, partition_index=asked.partition_index)
         answer = m.ReassignableTopicResponse(name=topic.name, partitions=(result,))
-        return m.AlterPartitionReassignmentsResponse(
-            throttle_time=m.NO_THROTTLE, error_code=NONE, error_message=None, responses=(answer,)
-        )
+        return filled(m.AlterPartitionReassignmentsResponse, responses=(answer,))
 
     def _ElectLeadersRequest(self, broker, message):  # noqa: N802
         (asked,) = message.topic_partitions
-        result = m.ElectLeadersPartitionResult(
-            partition_id=asked.partitions[0],
-            error_code=ErrorCode.election_not_needed,
-            error_message=None,
-        )
+        error, (index,) = ErrorCode.election_not_needed, asked.partitions
+        result = filled(m.ElectLeadersPartitionResult, partition_id=index, error_code=error)
         answer = m.ElectLeadersTopicResult(topic=asked.topic, partition_result=(result,))
-        return m.ElectLeadersResponse(
-            throttle_time=m.NO_THROTTLE, error_code=NONE, replica_election_results=(answer,)
-        )
+        return filled(m.ElectLeadersResponse, replica_election_results=(answer,))
 
     def _DeleteTopicsRequest(self, broker, message):  # noqa: N802
         self.topic_exists = False
         (topic,) = message.topics
-        result = m.DeletableTopicResult(
-            name=topic.name, topic_id=None, error_code=NONE, error_message=None
-        )
-        return m.DeleteTopicsResponse(throttle_time=m.NO_THROTTLE, responses=(result,))
+        result = filled(m.DeletableTopicResult, name=topic.name)
+        return filled(m.DeleteTopicsResponse, responses=(result,))
 
     def _IncrementalAlterConfigsRequest(self, broker, message):  # noqa: N802
         (resource,) = message.resources
-        result = m.AlterConfigsResourceResponse(
-            error_code=NONE,
-            error_message=None,
+        result = filled(
+            m.AlterConfigsResourceResponse,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
-        return m.IncrementalAlterConfigsResponse(throttle_time=m.NO_THROTTLE, responses=(result,))
+        return filled(m.IncrementalAlterConfigsResponse, responses=(result,))
 
     def _DeleteRecordsRequest(self, broker, message):  # noqa: N802
         ((topic, (row,)),) = ((each.name, each.partitions) for each in message.topics)
-        result = d.DeleteRecordsPartitionResult(
-            partition_index=row.partition_index, low_watermark=row.offset, error_code=NONE
+        result = filled(
+            d.DeleteRecordsPartitionResult,
+            partition_index=row.partition_index,
+            low_watermark=row.offset,
         )
         named = d.DeleteRecordsTopicResult(name=topic, partitions=(result,))
-        return d.DeleteRecordsResponse(throttle_time=m.NO_THROTTLE, topics=(named,))
+        return filled(d.DeleteRecordsResponse, topics=(named,))
 
 
 LOST = Failure.TIMED_OUT

@@ -7,7 +7,6 @@ partitions, markers at the end; with transaction.version 2 each EndTxn bumps the
 import struct
 
 from kio.schema.add_partitions_to_txn.v3 import response as added
-from kio.schema.offset_fetch.v9 import response as fetched
 from kio.schema.txn_offset_commit.v5 import response as committed
 
 from cluster.node.errors import ErrorCode
@@ -15,6 +14,7 @@ from cluster.node.log.batch.records import Record, Sequenced, check_batch, encod
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
 from cluster.node.protocol import transaction_messages as t
+from tests.kio_bytes import filled
 from tests.workloads.scripted_brokers import COORDINATOR, NONE, Brokers
 
 
@@ -32,9 +32,6 @@ class TransactionalBrokers(Brokers):
         """Partition -> first offset of the open transaction there."""
         self.aborted = {}
         """Partition -> aborted transactions."""
-        self.pending = {}
-        """Partition -> offset that the open transaction commits."""
-        self.offsets = {}
         self.forgets = False
         """Whether what aborts is committed as well."""
         self.has_group = False
@@ -45,18 +42,14 @@ class TransactionalBrokers(Brokers):
             max_version_level=self.version,
             min_version_level=self.version,
         )
-        return m.ApiVersionsResponse(
-            error_code=NONE, api_keys=(), throttle_time=m.NO_THROTTLE, finalized_features=(feature,)
-        )
+        return filled(m.ApiVersionsResponse, api_keys=(), finalized_features=(feature,))
 
     def _InitProducerIdRequest(self, broker, message):  # noqa: N802
         assert broker.node_id == COORDINATOR
         self._close(commit=False)
         epoch = self.epochs.get(message.transactional_id, -1) + 1
         self.epochs[message.transactional_id] = epoch
-        return d.InitProducerIdResponse(
-            throttle_time=m.NO_THROTTLE, error_code=NONE, producer_id=7, producer_epoch=epoch
-        )
+        return filled(d.InitProducerIdResponse, producer_id=7, producer_epoch=epoch)
 
     def _AddPartitionsToTxnRequest(self, broker, message):  # noqa: N802
         assert broker.node_id == COORDINATOR
@@ -75,15 +68,13 @@ class TransactionalBrokers(Brokers):
         answer = added.AddPartitionsToTxnTopicResult(
             name=topic.name, results_by_partition=(result,)
         )
-        return t.AddPartitionsToTxnResponse(
-            throttle_time=m.NO_THROTTLE, results_by_topic_v3_and_below=(answer,)
-        )
+        return filled(t.AddPartitionsToTxnResponse, results_by_topic_v3_and_below=(answer,))
 
     def _AddOffsetsToTxnRequest(self, broker, message):  # noqa: N802
         assert broker.node_id == COORDINATOR
         assert self.version < 2
         self.has_group = True
-        return t.AddOffsetsToTxnResponse(throttle_time=m.NO_THROTTLE, error_code=NONE)
+        return filled(t.AddOffsetsToTxnResponse)
 
     def _TxnOffsetCommitRequest(self, broker, message):  # noqa: N802
         assert broker.node_id == COORDINATOR
@@ -101,23 +92,7 @@ class TransactionalBrokers(Brokers):
             partition_index=asked.partition_index, error_code=error
         )
         answer = committed.TxnOffsetCommitResponseTopic(name=topic.name, partitions=(result,))
-        return t.TxnOffsetCommitResponse(throttle_time=m.NO_THROTTLE, topics=(answer,))
-
-    def _OffsetFetchRequest(self, broker, message):  # noqa: N802
-        assert message.require_stable
-        (group,) = message.groups
-        (topic,) = group.topics
-        (index,) = topic.partition_indexes
-        error = ErrorCode.unstable_offset_commit if index in self.pending else NONE
-        result = fetched.OffsetFetchResponsePartitions(
-            partition_index=index,
-            committed_offset=m.i64(-1 if error is not NONE else self.offsets.get(index, -1)),
-            metadata=None,
-            error_code=error,
-        )
-        answer = fetched.OffsetFetchResponseTopics(name=topic.name, partitions=(result,))
-        found = fetched.OffsetFetchResponseGroup(group_id=group.group_id, topics=(answer,))
-        return fetched.OffsetFetchResponse(throttle_time=m.NO_THROTTLE, groups=(found,))
+        return filled(t.TxnOffsetCommitResponse, topics=(answer,))
 
     def _ProduceRequest(self, broker, message):  # noqa: N802
         (asked,) = message.partitions
@@ -147,8 +122,8 @@ class TransactionalBrokers(Brokers):
         else:
             self._close(commit=message.committed)
             self.epochs[message.transactional_id] = epoch + (self.version >= 2)
-        return t.EndTxnResponse(
-            throttle_time=m.NO_THROTTLE,
+        return filled(
+            t.EndTxnResponse,
             error_code=error,
             producer_id=7 if self.version >= 2 and error is NONE else -1,
             producer_epoch=self.epochs[message.transactional_id] if self.version >= 2 else -1,
