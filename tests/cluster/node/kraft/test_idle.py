@@ -4,7 +4,9 @@ from collections import Counter
 
 import pytest
 
+from cluster.node.kraft.quorum.states import Unattached
 from tests.cluster.node.kraft.network import SimNetwork
+from tests.cluster.node.kraft.test_requests import vote
 from tests.cluster.node.kraft.world import World
 
 
@@ -73,6 +75,26 @@ def test_no_node_spins_while_a_disk_is_stalled(requests, role):
     world.append(leader, "a")
     sent, events = observe(world, requests)
     assert (sent < 20, events < 150) == (True, True)
+
+
+def test_a_replica_that_may_not_fetch_yet_does_not_spin():
+    world = World().start()
+    node = world.elect()
+    node.disk.sync_ms = 300.0
+    for value in ("a", "b"):  # the second waits for a flush that comes behind the next epoch's file
+        world.append(node, value)
+        world.settle(50)
+    epoch = node.state.epoch + 1
+    request = vote(epoch, 9, voter_id=-1, last_offset_epoch=0, pre_vote=True)
+    node.client.handle(request, lambda _: None)
+    assert world.scheduler.run_until(lambda: node.state.epoch == epoch, 2_000)
+    assert isinstance(node.state, Unattached)
+    assert node.log.durable_end_offset < node.log.end_offset
+    for _ in range(2_000):
+        world.scheduler.step()
+        if node.log.durable_end_offset == node.log.end_offset:
+            return
+    raise AssertionError("no time passes")
 
 
 @pytest.mark.slow
