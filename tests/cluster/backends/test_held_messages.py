@@ -58,6 +58,18 @@ def in_world(body: Callable[[World], Awaitable[None]]) -> None:
     run_between({node: Node() for node in ("n1", "n2", "n3")}, with_messages, SILENCE_S)
 
 
+async def hold_one(world, message, held=A_TO_B, *, listener="CONTROLLER", closed=False):
+    """Hold all messages of a link, and one that n1 sends n2; `closed`: its connection ends."""
+    _, writer = await world.dial("n1", "n2", listener)
+    name = await world.messages.hold([held], [])
+    writer.write(message)
+    await eventually(lambda: world.messages._holds[name].held)
+    if closed:
+        writer.close()
+        await eventually(lambda: not world.proxies.sieves[held, listener].streams)
+    return name, writer
+
+
 @play(in_world)
 async def test_messages_behind_a_held_one_pass_and_it_is_delivered_on_its_connection(world: World):
     reader, writer = await world.dial("n1", "n2")
@@ -127,14 +139,8 @@ async def test_a_fetch_between_brokers_is_no_voters_fetch(world: World):
 @play(in_world)
 async def test_a_hold_of_all_messages_keeps_those_between_brokers(world: World, *, closed):
     target = world.nodes["n2"]
-    _, writer = await world.dial("n1", "n2", "CLIENT")
-    name = await world.messages.hold([A_TO_B], [])
-    writer.write(FETCH)
-    await eventually(lambda: world.messages._holds[name].held)
+    name, _ = await hold_one(world, FETCH, listener="CLIENT", closed=closed)
     assert target.heard == []
-    if closed:
-        writer.close()
-        await eventually(lambda: not world.proxies.sieves[A_TO_B, "CLIENT"].streams)
     assert await world.messages.release(name) == 1
     await eventually(lambda: target.heard == [FETCH])
     assert target.connections == 1 + closed
@@ -142,12 +148,7 @@ async def test_a_hold_of_all_messages_keeps_those_between_brokers(world: World, 
 
 @play(in_world)
 async def test_a_response_whose_connection_is_gone_is_lost(world: World):
-    _, writer = await world.dial("n1", "n2")
-    name = await world.messages.hold([B_TO_A], [])
-    writer.write(VOTE)
-    await eventually(lambda: world.messages._holds[name].held)
-    writer.close()
-    await eventually(lambda: not world.proxies.sieves[B_TO_A, "CONTROLLER"].streams)
+    name, _ = await hold_one(world, VOTE, B_TO_A, closed=True)
     assert await world.messages.count_held(name) == 1
     assert await world.messages.release(name) == 0
 
@@ -186,13 +187,7 @@ async def test_what_is_released_over_a_cut_link_comes_when_that_is_restored(
     world: World, *, closed
 ):
     target = world.nodes["n2"]
-    _, writer = await world.dial("n1", "n2")
-    name = await world.messages.hold([A_TO_B], [])
-    writer.write(VOTE)
-    await eventually(lambda: world.messages._holds[name].held)
-    if closed:
-        writer.close()
-        await eventually(lambda: not world.proxies.sieves[A_TO_B, "CONTROLLER"].streams)
+    name, _ = await hold_one(world, VOTE, closed=closed)
     world.proxies.cut([A_TO_B])
     assert await world.messages.release(name) == 1
     await asyncio.sleep(SILENCE_S)
@@ -251,12 +246,7 @@ async def test_a_hold_is_refused_on_a_link_that_carries_another_protocol(world: 
 
 @play(in_world)
 async def test_released_messages_for_a_node_that_does_not_run_are_lost(world: World):
-    _, writer = await world.dial("n1", "n2")
-    name = await world.messages.hold([A_TO_B], [])
-    writer.write(VOTE)
-    await eventually(lambda: world.messages._holds[name].held)
-    writer.close()
-    await eventually(lambda: not world.proxies.sieves[A_TO_B, "CONTROLLER"].streams)
+    name, _ = await hold_one(world, VOTE, closed=True)
     world.nodes["n2"].port = 1
     assert await world.messages.release(name) == 1
     await eventually(lambda: not world.proxies._saying)

@@ -35,48 +35,42 @@ def test_a_log_of_a_later_epoch_overrules_the_file_and_its_vote():
     assert ElectionState(6) == bench.file()
 
 
-def test_a_leader_comes_back_resigned_in_its_epoch():
-    assert outcome(restarted(ElectionState(5, 1), log_epoch=5)) == ("Resigned", 5, 1, None)
+ELSEWHERE = ReplicaKey(1, uuid.UUID(int=77))
 
 
-def test_a_candidate_comes_back_as_candidate_of_the_same_epoch():
-    bench = restarted(ElectionState(5, -1, ReplicaKey(1)), log_epoch=4)
-    assert outcome(bench) == ("Candidate", 5, -1, 1)
-    assert bench.quorum.state.election.granting == (1,)
-
-
-def test_a_vote_for_its_id_in_another_directory_is_not_its_own():
-    elsewhere = ReplicaKey(1, uuid.UUID(int=77))
-    bench = restarted(ElectionState(5, -1, elsewhere), version=1)
-    assert outcome(bench) == ("Unattached", 5, -1, 1)
-    assert not bench.quorum.state.can_grant_vote(NODE_3, log_ok=True, pre_vote=False)
-
-
-def test_a_vote_for_its_own_directory_is_its_own():
-    assert restarted(ElectionState(5, -1, ME), version=1).quorum.state.name == "Candidate"
-
-
-def test_a_candidate_that_came_to_follow_another_follows_it_again():
-    bench = restarted(ElectionState(5, 2, ReplicaKey(1)), log_epoch=5)
-    assert outcome(bench) == ("Follower", 5, 2, 1)
-
-
-def test_a_follower_comes_back_as_follower_with_its_vote():
-    bench = restarted(ElectionState(5, 2, ReplicaKey(3)), log_epoch=5)
-    assert outcome(bench) == ("Follower", 5, 2, 3)
-    assert not bench.quorum.state.has_fetched_from_leader
-
-
-def test_a_leader_that_cannot_be_reached_is_remembered_with_the_vote():
-    bench = restarted(ElectionState(5, 9, ReplicaKey(9)))
-    assert outcome(bench) == ("Unattached", 5, 9, 9)
-    assert not bench.quorum.state.can_grant_vote(NODE_3, log_ok=True, pre_vote=False)
-
-
-def test_a_vote_survives_the_restart():
-    bench = restarted(ElectionState(5, -1, ReplicaKey(2)))
-    assert outcome(bench) == ("Unattached", 5, -1, 2)
-    assert not bench.quorum.state.can_grant_vote(NODE_3, log_ok=True, pre_vote=False)
+@pytest.mark.parametrize(
+    ("persisted", "restart", "found"),
+    [
+        (ElectionState(5, 1), {"log_epoch": 5}, ("Resigned", 5, 1, None)),
+        (ElectionState(5, -1, ReplicaKey(1)), {"log_epoch": 4}, ("Candidate", 5, -1, 1)),
+        (ElectionState(5, -1, ME), {"version": 1}, ("Candidate", 5, -1, 1)),
+        (ElectionState(5, 2, ReplicaKey(1)), {"log_epoch": 5}, ("Follower", 5, 2, 1)),
+        (ElectionState(5, 2, ReplicaKey(3)), {"log_epoch": 5}, ("Follower", 5, 2, 3)),
+        (ElectionState(5, -1, ELSEWHERE), {"version": 1}, ("Unattached", 5, -1, 1)),
+        (ElectionState(5, 9, ReplicaKey(9)), {}, ("Unattached", 5, 9, 9)),
+        (ElectionState(5, -1, ReplicaKey(2)), {}, ("Unattached", 5, -1, 2)),
+    ],
+    ids=[
+        "a leader",
+        "a candidate",
+        "a vote for its own directory",
+        "a candidate that came to follow another",
+        "a follower with its vote",
+        "a vote for its id in another directory",
+        "a leader that cannot be reached, with the vote",
+        "a vote",
+    ],
+)
+def test_a_replica_comes_back_with_its_epoch_leader_and_vote(persisted, restart, found):
+    bench = restarted(persisted, **restart)
+    assert outcome(bench) == found
+    state = bench.quorum.state
+    if state.name == "Candidate":
+        assert state.election.granting == (1,)
+    elif state.name == "Follower":
+        assert not state.has_fetched_from_leader
+    elif state.name == "Unattached":
+        assert not state.can_grant_vote(NODE_3, log_ok=True, pre_vote=False)
 
 
 def test_an_observer_never_has_an_election_timer():

@@ -109,22 +109,19 @@ def test_vote_is_checked_in_kafkas_order(request_, error, top_level):
     assert answer.vote_granted == (error is V.none and top_level is V.none)
 
 
-def test_an_invalid_vote_of_a_later_epoch_does_not_move_the_epoch():
+@pytest.mark.parametrize(
+    ("fields", "error", "epoch"),
+    [
+        ({"last_offset_epoch": 9}, V.invalid_request, 5),
+        ({"pre_vote": True}, V.none, 9),
+        ({"voter_id": 2}, V.invalid_voter_key, 9),
+    ],
+)
+def test_a_vote_of_a_later_epoch_moves_the_epoch_if_it_is_valid(fields, error, epoch):
     world, node = voter_in_epoch_5()
-    ask(world, node, vote(epoch=9, last_offset_epoch=9))
-    assert node.state.epoch == 5
-
-
-def test_a_pre_vote_of_a_later_epoch_moves_the_epoch():
-    world, node = voter_in_epoch_5()
-    answer = ask(world, node, vote(epoch=9, pre_vote=True))
-    assert (answer.leader_epoch, node.state.epoch, node.state.voted_key) == (9, 9, None)
-
-
-def test_a_misaddressed_vote_of_a_later_epoch_moves_the_epoch_and_grants_nothing():
-    world, node = voter_in_epoch_5()
-    answer = ask(world, node, vote(epoch=9, voter_id=2))
-    assert (answer.error, node.state.epoch, node.state.voted_key) == (V.invalid_voter_key, 9, None)
+    answer = ask(world, node, vote(epoch=9, **fields))
+    assert (answer.error, answer.leader_epoch, node.state.epoch) == (error, epoch, epoch)
+    assert node.state.voted_key is None
 
 
 def test_a_vote_is_durable_when_it_is_answered():
