@@ -244,7 +244,7 @@ def tree(data: bytes) -> Any:
 DOCUMENTS: dict[str, tuple[Any, type[Exception], Callable[[Any], Any]]] = {
     "plan": (tree(PLAN), PlanError, from_document),
     "strands": (tree(STRANDS), PlanError, from_document),
-    "stored strands": (completed(REGRESSIONS["M01"]), PlanError, from_document),
+    "stored strands": (completed(REGRESSIONS["V01"]), PlanError, from_document),
     "results": (json.loads(results()), StoreError, RunResults.from_json),
     "inventory": (tree(INVENTORY), BackendError, lambda d: inventory_of(d, ROOT)),
     "world": (SimSettings().to_json(), PlanError, Schema(SimSettings, PlanError).read),

@@ -1,12 +1,16 @@
 """Plans of simulated worlds for tests, and scripts: schedules of steps that show a mutant."""
 
+import re
 from pathlib import Path
 
 from harness.campaigns import read_document
 from harness.plan.document import from_document
 from harness.plan.plan import Plan
+from harness.sim.runner import run_plan
 
 _FOLDER = Path(__file__).parent
+_CODE = re.compile(r"\w\(\w+=|UUID\(|\(-?\d+, -?\d+|[( ]-1\b")
+"""What a repr, or a sentinel of the code, looks like."""
 
 
 def _plans_of(folder):
@@ -47,3 +51,12 @@ def script(name):
 
 def read_script(name):
     return from_document(script(name))
+
+
+def found(plan):
+    """Run a mutant's plan: the first property that it breaks. Each is explained in words."""
+    result = run_plan(plan)
+    for violation in result.violations:
+        assert _CODE.search(violation.explanation) is None, violation.explanation
+    assert result.verdict == "FAIL"
+    return result.property
