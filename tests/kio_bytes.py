@@ -16,7 +16,7 @@ def filled(cls, **given):
     """An entity. What is not given, and has no default, is no error, no time or null."""
     for field in dataclasses.fields(cls):
         if field.name not in given and field.default is dataclasses.MISSING:
-            given[field.name] = EMPTY.get(field.metadata["kafka_type"])
+            given[field.name] = EMPTY.get(field.metadata.get("kafka_type"))
     return cls(**given)
 
 

@@ -16,6 +16,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumResponse
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol import messages as m
+from tests.kio_bytes import filled
 from tests.play import play
 
 NODE = Peer(Endpoint(1, "127.0.0.1", 9092), 500.0)
@@ -71,55 +72,35 @@ def outcome(reply, operation, times=1):
 
 
 def created(error, topic_id=None):
-    result = m.CreatableTopicResult(
-        name="t", topic_id=topic_id, error_code=error, error_message=None, configs=None
-    )
-    return m.CreateTopicsResponse(throttle_time=m.NO_THROTTLE, topics=(result,))
+    result = filled(m.CreatableTopicResult, name="t", topic_id=topic_id, error_code=error)
+    return filled(m.CreateTopicsResponse, topics=(result,))
 
 
 def deleted(error):
-    result = m.DeletableTopicResult(name="t", topic_id=None, error_code=error, error_message=None)
-    return m.DeleteTopicsResponse(throttle_time=m.NO_THROTTLE, responses=(result,))
+    result = filled(m.DeletableTopicResult, name="t", error_code=error)
+    return filled(m.DeleteTopicsResponse, responses=(result,))
 
 
 def altered(error):
-    result = m.AlterConfigsResourceResponse(
-        error_code=error, error_message=None, resource_type=4, resource_name=""
-    )
-    return m.IncrementalAlterConfigsResponse(throttle_time=m.NO_THROTTLE, responses=(result,))
+    resource = {"resource_type": 4, "resource_name": ""}
+    result = filled(m.AlterConfigsResourceResponse, error_code=error, **resource)
+    return filled(m.IncrementalAlterConfigsResponse, responses=(result,))
 
 
 def described(error, **values):
-    result = m.DescribeConfigsResult(
-        error_code=error,
-        error_message=None,
-        resource_type=4,
-        resource_name="",
-        configs=tuple(
-            m.DescribeConfigsResourceResult(
-                name=k,
-                value=v,
-                read_only=False,
-                config_source=3,
-                is_sensitive=False,
-                synonyms=(),
-                documentation=None,
-            )
-            for k, v in values.items()
-        ),
+    shown = {"read_only": False, "config_source": 3, "is_sensitive": False, "synonyms": ()}
+    configs = tuple(
+        filled(m.DescribeConfigsResourceResult, name=k, value=v, **shown) for k, v in values.items()
     )
-    return m.DescribeConfigsResponse(throttle_time=m.NO_THROTTLE, results=(result,))
+    resource = {"resource_type": 4, "resource_name": "", "configs": configs}
+    result = filled(m.DescribeConfigsResult, error_code=error, **resource)
+    return filled(m.DescribeConfigsResponse, results=(result,))
 
 
 def metadata(controller_id, error=ErrorCode.none, topic_error=ErrorCode.none):
-    topic = m.MetadataResponseTopic(error_code=topic_error, name="t", topic_id=None, partitions=())
-    return m.MetadataResponse(
-        throttle_time=m.NO_THROTTLE,
-        brokers=(),
-        controller_id=controller_id,
-        topics=(topic,),
-        error_code=error,
-    )
+    topic = filled(m.MetadataResponseTopic, error_code=topic_error, name="t", partitions=())
+    answer = {"brokers": (), "controller_id": controller_id, "topics": (topic,)}
+    return filled(m.MetadataResponse, error_code=error, **answer)
 
 
 OPERATIONS = {

@@ -30,6 +30,7 @@ from cluster.node.ports import Failure
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
 from tests.cluster.client.test_certainty import NODE, ask
+from tests.kio_bytes import filled
 
 P = TopicPartition("d0", 3)
 NONE = ErrorCode.none
@@ -201,9 +202,8 @@ def test_records_may_be_deleted_whose_leader_gave_up_waiting_for_its_followers(e
     ],
 )
 def test_a_producer_id_is_given_or_refused(error, producer_id, expected):
-    answer = d.InitProducerIdResponse(
-        throttle_time=m.NO_THROTTLE, error_code=error, producer_id=producer_id, producer_epoch=0
-    )
+    given = {"producer_id": producer_id, "producer_epoch": 0}
+    answer = filled(d.InitProducerIdResponse, error_code=error, **given)
     outcome, _ = ask(answer, lambda c: DataClient(c).init_producer_id(NODE))
     assert outcome == (Outcome("fail", error=expected) if isinstance(expected, str) else expected)
 
@@ -217,12 +217,9 @@ def metadata(topic_error=NONE):
         replica_nodes=(1, 2),
         isr_nodes=(2,),
     )
-    topic = m.MetadataResponseTopic(
-        error_code=topic_error, name="d0", topic_id=None, partitions=(partition,)
-    )
-    return m.MetadataResponse(
-        throttle_time=m.NO_THROTTLE, brokers=(), controller_id=1, topics=(topic,), error_code=NONE
-    )
+    named = {"name": "d0", "partitions": (partition,)}
+    topic = filled(m.MetadataResponseTopic, error_code=topic_error, **named)
+    return filled(m.MetadataResponse, brokers=(), controller_id=1, topics=(topic,))
 
 
 @pytest.mark.parametrize(

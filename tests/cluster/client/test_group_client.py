@@ -8,10 +8,9 @@ from kio.schema.offset_fetch.v9 import response as fetched
 from cluster.client.caller import Outcome
 from cluster.client.data_client import TopicPartition
 from cluster.client.group_client import GroupClient, Member
-from cluster.node.errors import ErrorCode
 from cluster.node.protocol import group_messages as g
-from cluster.node.protocol import messages as m
 from tests.cluster.client.test_certainty import NODE, ask
+from tests.kio_bytes import filled
 
 MEMBER = Member("g", "a", None, 3)
 PARTITIONS = (TopicPartition("t", 1), TopicPartition("t", 4), TopicPartition("u", 0))
@@ -25,13 +24,8 @@ ASSIGNMENT = (
 
 def sync(assignment):
     """Answer a leader that decides with an assignment."""
-    answer = g.SyncGroupResponse(
-        throttle_time=m.NO_THROTTLE,
-        error_code=ErrorCode.none,
-        protocol_type="consumer",
-        protocol_name="in-turns",
-        assignment=assignment,
-    )
+    named = {"protocol_type": "consumer", "protocol_name": "in-turns"}
+    answer = filled(g.SyncGroupResponse, assignment=assignment, **named)
     return ask(answer, lambda c: GroupClient(c).sync(NODE, MEMBER, {"a": PARTITIONS}))
 
 
@@ -69,17 +63,10 @@ def test_a_length_that_the_assignment_does_not_have_is_a_wrong_answer():
     ],
 )
 def test_offsets_are_those_of_the_members_group(group, expected):
-    offset = fetched.OffsetFetchResponsePartitions(
-        partition_index=1, committed_offset=7, metadata=None, error_code=ErrorCode.none
-    )
-    topic = fetched.OffsetFetchResponseTopics(name="t", partitions=(offset,))
-    answer = fetched.OffsetFetchResponse(
-        throttle_time=m.NO_THROTTLE,
-        groups=(
-            fetched.OffsetFetchResponseGroup(
-                group_id=group, topics=(topic,), error_code=ErrorCode.none
-            ),
-        ),
-    )
+    offset = {"partition_index": 1, "committed_offset": 7}
+    partitions = (filled(fetched.OffsetFetchResponsePartitions, **offset),)
+    topic = fetched.OffsetFetchResponseTopics(name="t", partitions=partitions)
+    found = filled(fetched.OffsetFetchResponseGroup, group_id=group, topics=(topic,))
+    answer = filled(fetched.OffsetFetchResponse, groups=(found,))
     outcome, _ = ask(answer, lambda c: GroupClient(c).offsets(NODE, MEMBER, PARTITIONS[:1]))
     assert outcome == expected
