@@ -7,16 +7,13 @@ import pytest
 
 from checkers.history import EventType
 from cluster.backends.terms import BackendError
-from cluster.client.admin_client import Client
-from cluster.node.ports import Endpoint
-from cluster.systems import kraft
 from cluster.systems.kafka.kind import KIND
 from cluster.systems.kinds import SettingError, SystemRequest
 from harness.errors import PlanError
 from harness.plan.document import from_document
 from tests.workloads.group_brokers import GroupBrokers
-from tests.workloads.test_log import NODES, LoopClock
-from workloads.base import ClientContext, LeaderTracker, Op
+from tests.workloads.test_log import context_of
+from workloads.base import Op
 from workloads.registry import workload_named
 
 OK, FAIL, INFO = EventType.OK, EventType.FAIL, EventType.INFO
@@ -59,23 +56,9 @@ class Stage:
         self.workload = workload_named(workload, {"client": "java", **options})
 
     def client(self, process=0, timeout_ms=120_000.0):
-        return self.workload.client(
-            ClientContext(
-                client=Client(GroupBrokers(), LoopClock()),
-                endpoint=lambda node, listener: Endpoint(int(node[1:]), "h", 9),
-                nodes_at=lambda _listener: NODES,
-                leader=LeaderTracker(NODES),
-                worker=0,
-                process=process,
-                pinned_to=None,
-                timeout_ms=timeout_ms,
-                cell=kraft.KIND.cell,
-                reads_at="CLIENT",
-                reads_lag=True,
-                connect=None,
-                java=lambda: (str(self.program), "-cp", "libs/*"),
-            )
-        )
+        command = (str(self.program), "-cp", "libs/*")
+        given = {"process": process, "timeout_ms": timeout_ms, "java": lambda: command}
+        return self.workload.client(context_of(GroupBrokers(), **given))
 
     def perform(self, *ops, once_ready=None, **context):
         """Let one client perform operations; returns the completions.

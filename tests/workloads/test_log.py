@@ -19,9 +19,10 @@ from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
 from cluster.systems import kraft
+from tests.client_context import client_context
 from tests.cluster.client.test_certainty import ImpatientClock
 from tests.workloads.scripted_brokers import LOST, Brokers
-from workloads.base import ClientContext, LeaderTracker, Op, Role
+from workloads.base import LeaderTracker, Op, Role
 from workloads.data.log_client import (
     ASK_WRONG,
     DELETE,
@@ -45,20 +46,17 @@ class LoopClock(ImpatientClock):
         return asyncio.get_running_loop().call_later(delay_ms / 1000, callback)
 
 
-def context_of(brokers, worker, pinned_to=None, timeout_ms=200.0):
-    return ClientContext(
+def context_of(brokers, **given):
+    usual = {"worker": 0, "process": 0, "timeout_ms": 200.0}
+    return client_context(
         client=Client(brokers, LoopClock()),
         endpoint=lambda node, listener: Endpoint(int(node[1:]), listener, 1),
         nodes_at=lambda _listener: NODES,
         leader=LeaderTracker(NODES),
-        worker=worker,
-        process=0,
-        pinned_to=pinned_to,
-        timeout_ms=timeout_ms,
         cell=kraft.KIND.cell,
         reads_at="CLIENT",
         reads_lag=True,
-        connect=None,
+        **usual | given,
     )
 
 
@@ -66,7 +64,7 @@ def perform(brokers, *ops, workload="log", pinned_to=None, timeout_ms=200.0, wor
     """Let one client perform operations, and what stands between them; returns the completions."""
 
     async def main():
-        context = context_of(brokers, worker, pinned_to, timeout_ms)
+        context = context_of(brokers, worker=worker, pinned_to=pinned_to, timeout_ms=timeout_ms)
         client = workload_named(workload, options).client(context)
         done = []
         for op in ops:

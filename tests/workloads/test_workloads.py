@@ -9,7 +9,8 @@ from checkers.registry import find_check
 from cluster.client.caller import Outcome
 from cluster.node.ports import Endpoint
 from cluster.systems import kraft
-from workloads.base import ClientContext, LeaderTracker, Op, Role
+from tests.client_context import client_context
+from workloads.base import LeaderTracker, Op, Role
 from workloads.registry import WORKLOADS, WorkloadError, workload_named
 
 NODES = ("n1", "n2", "n3")
@@ -51,7 +52,7 @@ def perform(
 ):
     """Let one client perform an operation: the completions, the calls and the tracker."""
     client, tracker = FakeClient(*outcomes), LeaderTracker(nodes_at("CONTROLLER"))
-    context = ClientContext(
+    context = client_context(
         client=client,
         endpoint=lambda node, listener: Endpoint(int(node[1:]), listener, 1),
         nodes_at=nodes_at,
@@ -63,7 +64,6 @@ def perform(
         cell=kind.cell,
         reads_at=reads_at or kind.reads_at,
         reads_lag=kind.reads_lag,
-        connect=None,
     )
     performer = workload_named(name, {}).client(context)
 
