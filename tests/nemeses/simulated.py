@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
+from checkers.invariants.watcher import Watcher
 from cluster.backends.sim import loop
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
@@ -34,7 +35,8 @@ def in_world(
     nodes: int = 3,
     settings: SimSettings | None = None,
     node_settings: Mapping[str, int] | None = None,
-) -> None:
+    view: Callable[[SimBackend], WorldView] = WorldView,
+) -> Watcher:
     """Run a test's body on a view of a quorum that has elected its leader."""
     scheduler = Scheduler()
     backend = SimBackend(
@@ -45,11 +47,12 @@ def in_world(
     async def whole() -> None:
         await backend.up()
         await asyncio.sleep(3)
-        await body(WorldView(backend))
+        await body(view(backend))
         await backend.down()
 
     loop.run(whole(), scheduler)
     assert monitor.violations == []
+    return monitor
 
 
 def begun(coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -2,18 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 from simulated import in_world
 
-from checkers.invariants.watcher import Watcher
 from cluster.backends.local.local_backend import LocalBackend
-from cluster.backends.sim import loop
-from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
-from cluster.backends.sim.sim_backend import SimBackend
 from cluster.systems.kraft import KraftSystem
-from harness.sim.world_sight import watch
 from nemeses.base import Injection, View
 from nemeses.drive import heal, heal_all, heal_order, inject
 from nemeses.queries import describe, leading, until
@@ -42,19 +38,7 @@ class LiveView(StubView):
         return max(leading)[1] if leading else None
 
 
-def simulated(body: Callable[[View], Awaitable[None]], nodes: int = 3) -> Watcher:
-    scheduler = Scheduler()
-    backend = SimBackend(nodes, 3, "test", scheduler=scheduler)
-    monitor = watch(backend.world)
-
-    async def whole() -> None:
-        await backend.up()
-        await asyncio.sleep(3)
-        await body(LiveView(backend))
-
-    loop.run(whole(), scheduler)
-    assert monitor.violations == []
-    return monitor
+simulated = partial(in_world, view=LiveView)
 
 
 @pytest.mark.parametrize("parameters", FAULTS["voters"].options(NODES))

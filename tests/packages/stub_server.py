@@ -42,3 +42,16 @@ async def serving(answer, timeout_ms=5000):
     finally:
         server.close()
         await asyncio.gather(*tasks)
+
+
+def outcomes(workload, answer, *ops):
+    """Let one client of a workload perform operations; returns the completions."""
+
+    async def body():
+        async with serving(answer) as context:
+            client = workload.client(context)
+            done = [await client.invoke(op) for op in ops]
+            await client.close()
+            return done
+
+    return asyncio.run(body())

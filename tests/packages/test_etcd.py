@@ -6,7 +6,7 @@ import json
 import pytest
 from kraftprobe_etcd import system as etcd
 from kraftprobe_etcd.client import REGISTER, SERIALIZABLE, SET, decode, encode
-from stub_server import serving
+from stub_server import outcomes, serving
 
 from checkers.history import EventType
 from cluster.node.ports import Endpoint
@@ -56,23 +56,15 @@ async def garbage(reader, writer):
     await reader.read()
 
 
-def outcomes(kind, answer, *ops):
-    async def body():
-        async with serving(answer) as context:
-            workload = kind.create({"keys": 8, "write_fraction": 0.5} if kind is not SET else {})
-            client = workload.client(context)
-            done = [await client.invoke(op) for op in ops]
-            await client.close()
-            return done
-
-    return asyncio.run(body())
+def made(kind):
+    return kind.create({"keys": 8, "write_fraction": 0.5} if kind is not SET else {})
 
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_an_element_is_added_once_and_registers_are_none_of_the_set(chunked):
     kept = {"k1": "of a register"}
     ops = [Op("add", None, "a"), Op("add", None, "a"), Op("read", node="n1")]
-    done = outcomes(SET, gateway(kept, [], chunked=chunked), *ops)
+    done = outcomes(made(SET), gateway(kept, [], chunked=chunked), *ops)
     assert [each.type.value for each in done] == ["ok", "fail", "ok"]
     assert done[-1].value == ["a"]
 
@@ -81,7 +73,7 @@ def test_an_element_is_added_once_and_registers_are_none_of_the_set(chunked):
 def test_reads_are_linearizable_unless_the_workload_says_so(kind, serializable):
     seen = []
     ops = [Op("read", "k1"), Op("write", "k1", "v"), Op("read", "k1")]
-    done = outcomes(kind, gateway({}, seen), *ops)
+    done = outcomes(made(kind), gateway({}, seen), *ops)
     assert [each.value for each in done] == [None, "v", "v"]
     assert [asked.get("serializable") for asked in seen] == [serializable, None, serializable]
 
@@ -91,7 +83,7 @@ def test_reads_are_linearizable_unless_the_workload_says_so(kind, serializable):
     [(SET, Op("add", None, "a"), EventType.INFO), (REGISTER, Op("read", "k"), EventType.FAIL)],
 )
 def test_an_answer_that_cannot_be_read_is_a_wrong_answer(kind, op, ends):
-    (done,) = outcomes(kind, garbage, op)
+    (done,) = outcomes(made(kind), garbage, op)
     assert done.type is ends
     assert done.error.startswith("wrong-answer: JSONDecodeError")
 
@@ -102,7 +94,7 @@ def test_an_answer_that_ends_with_its_member_is_no_wrong_answer(part):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + part)
 
-    (done,) = outcomes(SET, answer, Op("read", node="n1"))
+    (done,) = outcomes(made(SET), answer, Op("read", node="n1"))
     assert (done.type, done.error) == (EventType.FAIL, "IncompleteReadError")
 
 

@@ -1,13 +1,12 @@
 """Adapter of NATS against a server that keeps one stream in a list, and against garbage."""
 
-import asyncio
 import base64
 import json
 
 import pytest
 from kraftprobe_nats import system as nats
 from kraftprobe_nats.client import SET
-from stub_server import serving
+from stub_server import outcomes
 
 from checkers.history import EventType
 from cluster.node.ports import Endpoint
@@ -81,48 +80,37 @@ async def leaves(reader, writer):
     writer.close()
 
 
-def outcomes(answer, *ops):
-    async def body():
-        async with serving(answer) as context:
-            client = SET.create({}).client(context)
-            done = [await client.invoke(op) for op in ops]
-            await client.close()
-            return done
-
-    return asyncio.run(body())
-
-
 def test_the_stream_is_made_once_and_all_of_it_read_in_order_of_sequence():
     ops = [Op("read"), Op("add", None, "b"), Op("add", None, "a"), Op("read", node="n1")]
-    done = outcomes(jetstream(None), *ops)
+    done = outcomes(SET.create({}), jetstream(None), *ops)
     assert [each.type.value for each in done] == ["ok", "ok", "ok", "ok"]
     assert [done[0].value, done[-1].value] == [[], ["a", "b"]]
 
 
 def test_what_two_leaders_answer_counts_once():
     ops = [Op("add", None, "a"), Op("add", None, "b"), Op("read", node="n1")]
-    done = outcomes(jetstream([], leaders=2), *ops)
+    done = outcomes(SET.create({}), jetstream([], leaders=2), *ops)
     assert [each.type.value for each in done] == ["ok", "ok", "ok"]
     assert done[-1].value == ["a", "b"]
 
 
 def test_a_message_that_is_gone_is_not_shown():
-    (done,) = outcomes(jetstream([b"a", None, b"c"]), Op("read", node="n1"))
+    (done,) = outcomes(SET.create({}), jetstream([b"a", None, b"c"]), Op("read", node="n1"))
     assert done.value == ["a", "c"]
 
 
 def test_where_nobody_leads_nothing_was_added():
-    (done,) = outcomes(jetstream([], is_led=False), Op("add", None, "a"))
+    (done,) = outcomes(SET.create({}), jetstream([], is_led=False), Op("add", None, "a"))
     assert (done.type, done.error) == (EventType.FAIL, "nobody leads the stream")
 
 
 def test_an_answer_that_cannot_be_read_is_a_wrong_answer():
-    (done,) = outcomes(garbage, Op("read"))
+    (done,) = outcomes(SET.create({}), garbage, Op("read"))
     assert done.error.startswith("wrong-answer: ValueError")
 
 
 def test_a_request_does_not_outlive_its_connection():
-    (done,) = outcomes(leaves, Op("read", node="n1"))
+    (done,) = outcomes(SET.create({}), leaves, Op("read", node="n1"))
     assert (done.type, done.error) == (EventType.FAIL, "ConnectionError")
 
 

@@ -6,7 +6,7 @@ import struct
 import pytest
 from kraftprobe_zookeeper import system as zookeeper
 from kraftprobe_zookeeper.client import REGISTER, ROOT, SET, read_text, text
-from stub_server import serving
+from stub_server import outcomes, serving
 
 from checkers.history import EventType
 from cluster.node.ports import Endpoint
@@ -55,21 +55,14 @@ async def garbage(reader, writer):
     await reader.read()
 
 
-def outcomes(kind, answer, *ops, **options):
-    async def body():
-        async with serving(answer) as context:
-            client = kind.create(options).client(context)
-            done = [await client.invoke(op) for op in ops]
-            await client.close()
-            return done
-
-    return asyncio.run(body())
+def made(kind):
+    return kind.create({"keys": 8, "write_fraction": 0.5} if kind is not SET else {})
 
 
 def test_znodes_are_created_once_and_all_of_them_read_at_a_node():
     kept = {}
     ops = [Op("add", None, "a"), Op("add", None, "b"), Op("add", None, "a"), Op("read", node="n1")]
-    done = outcomes(SET, znodes(kept), *ops)
+    done = outcomes(made(SET), znodes(kept), *ops)
     assert [each.type.value for each in done] == ["ok", "ok", "fail", "ok"]
     assert (done[-1].value, done[-1].node) == (["a", "b"], "n1")
     assert set(kept) == {ROOT, f"{ROOT}/a", f"{ROOT}/b"}
@@ -77,7 +70,7 @@ def test_znodes_are_created_once_and_all_of_them_read_at_a_node():
 
 def test_registers_are_made_by_their_first_write():
     ops = [Op("read", "k1"), Op("write", "k1", "v"), Op("write", "k1", "w"), Op("read", "k1")]
-    done = outcomes(REGISTER, znodes({}), *ops, keys=8, write_fraction=0.5)
+    done = outcomes(made(REGISTER), znodes({}), *ops)
     assert [each.type for each in done] == [EventType.OK] * 4
     assert (done[0].value, done[-1].value) == (None, "w")
 
@@ -88,13 +81,13 @@ def test_registers_are_made_by_their_first_write():
 )
 def test_a_read_follows_a_write_which_a_deposed_leader_cannot_acknowledge(kind, op, reads):
     kinds = []
-    outcomes(kind, znodes({}, kinds), op, keys=8, write_fraction=0.5)
+    outcomes(made(kind), znodes({}, kinds), op)
     assert kinds == [CREATE, SET_DATA, reads]
 
 
 @pytest.mark.parametrize(("kind", "op"), [(SET, Op("add", None, "a")), (REGISTER, Op("read", "k"))])
 def test_an_answer_that_cannot_be_read_is_a_wrong_answer(kind, op):
-    (done,) = outcomes(kind, garbage, op, keys=8, write_fraction=0.5)
+    (done,) = outcomes(made(kind), garbage, op)
     assert done.type is not EventType.OK
     assert done.error.startswith("wrong-answer: ValueError")
 

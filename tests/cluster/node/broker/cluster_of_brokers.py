@@ -38,6 +38,18 @@ def delete_records(name, index, offset):
     )
 
 
+def list_offsets(name, index, timestamp):
+    row = d.ListOffsetsPartition(
+        partition_index=m.i32(index), current_leader_epoch=m.i32(-1), timestamp=m.i64(timestamp)
+    )
+    return d.ListOffsetsRequest(
+        replica_id=m.BrokerId(d.CONSUMER),
+        isolation_level=m.i8(0),
+        topics=(d.ListOffsetsTopic(name=m.TopicName(name), partitions=(row,)),),
+        timeout=i32Timedelta.parse(dt.timedelta(0)),
+    )
+
+
 class Brokers:
     """See the module. Brokers are numbers, as Kafka has them."""
 
@@ -147,15 +159,7 @@ class Brokers:
         return values_in(self.fetch(broker, **options).records)
 
     def offset(self, broker, timestamp, name="t", index=0):
-        row = d.ListOffsetsPartition(
-            partition_index=m.i32(index), current_leader_epoch=m.i32(-1), timestamp=m.i64(timestamp)
-        )
-        request = d.ListOffsetsRequest(
-            replica_id=m.BrokerId(d.CONSUMER),
-            isolation_level=m.i8(0),
-            topics=(d.ListOffsetsTopic(name=m.TopicName(name), partitions=(row,)),),
-            timeout=i32Timedelta.parse(dt.timedelta(0)),
-        )
+        request = list_offsets(name, index, timestamp)
         return self.answer(broker, request).topics[0].partitions[0]
 
     def delete_records(self, broker, offset, name="t", index=0):

@@ -1,12 +1,10 @@
 """The data path at its edges, with three brokers in virtual time."""
 
-import datetime as dt
 from collections import Counter
 from dataclasses import replace
 from random import Random
 
 import pytest
-from kio.static.primitive import i32Timedelta
 
 from cluster.node.broker.replication.partition import Partition
 from cluster.node.broker.replication.replica import Replica
@@ -14,21 +12,9 @@ from cluster.node.errors import ErrorCode
 from cluster.node.log.data.data_log import DataLog
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
-from tests.cluster.node.broker.cluster_of_brokers import Brokers
+from tests.cluster.node.broker.cluster_of_brokers import Brokers, list_offsets
 from tests.cluster.node.controller.fakes import alter
 from tests.cluster.node.log.data_helpers import batch
-
-
-def list_offsets(name, index, timestamp):
-    row = d.ListOffsetsPartition(
-        partition_index=m.i32(index), current_leader_epoch=m.i32(-1), timestamp=m.i64(timestamp)
-    )
-    return d.ListOffsetsRequest(
-        replica_id=m.BrokerId(d.CONSUMER),
-        isolation_level=m.i8(0),
-        topics=(d.ListOffsetsTopic(name=m.TopicName(name), partitions=(row,)),),
-        timeout=i32Timedelta.parse(dt.timedelta(0)),
-    )
 
 
 def waiting_fetch(brokers, broker, *rows, max_wait_ms=20_000, **options):

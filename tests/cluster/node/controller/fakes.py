@@ -8,7 +8,10 @@ from cluster.node.controller.core.controller import QuorumController
 from cluster.node.controller.core.feature_control import bootstrap_metadata
 from cluster.node.controller.core.pending import ControllerSettings
 from cluster.node.controller.metadata.registrations import ClusterInfo
+from cluster.node.controller.records import encode_record
 from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch, NotLeaderError
+from cluster.node.log.metadata.snapshot import SnapshotEncoder, parse_snapshot
+from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint
 from cluster.node.protocol import messages as m
 
@@ -284,3 +287,12 @@ def metadata(*names, ids=(), everything=False):
     return m.MetadataRequest(
         topics=None if everything else tuple(topics), include_topic_authorized_operations=False
     )
+
+
+def snapshot_of(*records, offset=100, epoch=3):
+    snapshot_id = OffsetAndEpoch(offset, epoch)
+    encoder = SnapshotEncoder(snapshot_id, 77)
+    data = encoder.header()
+    if records:
+        data += encoder.records([encode_record(record) for record in records])
+    return parse_snapshot("s", snapshot_id, data + encoder.footer())

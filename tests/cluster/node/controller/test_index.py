@@ -28,9 +28,8 @@ from cluster.node.controller.records.kinds import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from cluster.node.log.metadata.snapshot import SnapshotEncoder, parse_snapshot
-from cluster.node.log.types import OffsetAndEpoch
 from tests.cluster.node.controller.brokers import Brokers
+from tests.cluster.node.controller.fakes import snapshot_of
 from tests.cluster.node.controller.indexes import check_index
 
 IDS = tuple(uuid.UUID(int=n) for n in range(1000, 1003))
@@ -70,16 +69,6 @@ records = st.one_of(
 )
 
 
-def snapshot_of(state, offset):
-    snapshot_id = OffsetAndEpoch(offset, 3)
-    encoder = SnapshotEncoder(snapshot_id, 77)
-    data = encoder.header()
-    values = [encode_record(record) for record in image_records(frozen_copy(state))]
-    if values:
-        data += encoder.records(values)
-    return parse_snapshot("s", snapshot_id, data + encoder.footer())
-
-
 def fits(state, record):
     """Replay into a copy first: what does not fit must not touch the state under test."""
     try:
@@ -109,7 +98,8 @@ def test_it_is_what_a_search_finds_whatever_is_replayed_committed_reverted_or_lo
             newest.revert()
             offset, waiting = -1, []
             if step == "load":
-                image.load(snapshot_of(image.state, image.offset + 5))
+                kept = image_records(frozen_copy(image.state))
+                image.load(snapshot_of(*kept, offset=image.offset + 5))
         elif fits(newest.state, step):
             offset += 1
             newest.replay([step], offset)

@@ -21,9 +21,7 @@ from cluster.node.controller.records.kinds import (
     TopicRecord,
 )
 from cluster.node.kraft.types import CommittedBatch
-from cluster.node.log.metadata.snapshot import SnapshotEncoder, parse_snapshot
-from cluster.node.log.types import OffsetAndEpoch
-from tests.cluster.node.controller.fakes import FakeClock
+from tests.cluster.node.controller.fakes import FakeClock, snapshot_of
 from tests.cluster.node.controller.test_index import fits, records
 
 IDS = tuple(uuid.UUID(int=n) for n in range(1000, 1003))
@@ -36,15 +34,6 @@ def topic(number):
 
 def config(value, name="k"):
     return ConfigRecord(resource_type=4, resource_name="", name=name, value=value)
-
-
-def snapshot_of(*some, offset=100):
-    snapshot_id = OffsetAndEpoch(offset, 3)
-    encoder = SnapshotEncoder(snapshot_id, 77)
-    data = encoder.header()
-    if some:
-        data += encoder.records([encode_record(record) for record in some])
-    return parse_snapshot("s", snapshot_id, data + encoder.footer())
 
 
 class Publisher:

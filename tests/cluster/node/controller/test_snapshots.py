@@ -38,9 +38,8 @@ from cluster.node.controller.records.kinds import (
     UserScramCredentialRecord,
 )
 from cluster.node.kraft.types import CommittedBatch, IllegalStateError
-from cluster.node.log.metadata.snapshot import SnapshotEncoder, parse_snapshot
 from cluster.node.log.types import OffsetAndEpoch
-from tests.cluster.node.controller.fakes import Node, active, create, delete
+from tests.cluster.node.controller.fakes import Node, active, create, delete, snapshot_of
 from tests.cluster.node.controller.test_replay import content
 
 IDS = [uuid.UUID(int=n) for n in range(1, 5)]
@@ -201,15 +200,6 @@ def test_a_frozen_copy_does_not_see_later_records():
     frozen = frozen_copy(state)
     replay(state, RemoveTopicRecord(topic_id=IDS[0]))
     assert [record.name for record in image_records(frozen)] == ["a"]
-
-
-def snapshot_of(*records, offset=100, epoch=3):
-    snapshot_id = OffsetAndEpoch(offset, epoch)
-    encoder = SnapshotEncoder(snapshot_id, 77)
-    data = encoder.header()
-    if records:
-        data += encoder.records([encode_record(record) for record in records])
-    return parse_snapshot("s", snapshot_id, data + encoder.footer())
 
 
 def test_what_the_snapshot_lacks_is_gone_after_the_load():
