@@ -26,7 +26,7 @@ that these were all: then nothing that was asked for has been tried.
 | `leader_changes` | how often a leader of a later epoch was seen, once a fault had begun |
 | `without_faults` | true when no fault bit, so also where none was planned |
 | `names` | where disks say it: the model of losses of power (`with-file`, `posix`) |
-| `steps` | of strands: that never came (`wanted`, `others`), or without their condition (`unmet`) |
+| `steps` | scripted: that never came (`wanted`, `others`), or without their condition (`unmet`) |
 | `skipped` | kinds that were left out as impossible |
 | `needed` | what had to be: `ok`, `reads`, `writes`, `leader_changes` |
 """
@@ -58,8 +58,8 @@ SHARE_MIN = 0.1
 """See the module."""
 
 MISSING = "missing"
-"""Note of a step of a strand, with `place` and `kind`, that never came before the faults ended, or,
-with `until`, acted without that condition. `wanted`: the plan asks for what it does."""
+"""Note of a timed fault or a step, with `place` and `kind`, that never came till the faults ended,
+or, with `until`, acted without that condition. `wanted`: the plan asks for what it does."""
 VERBS = frozenset({"wait", "cast", "op", "expect", "heal", "release"})
 """Steps of strands that are no faults."""
 DOWN = frozenset({"kill", "stop", "container-kill", "power-loss", "torn-write", "pause"})

@@ -30,6 +30,7 @@ from random import Random
 from typing import Any
 
 from checkers.history import EventType
+from checkers.runs.exercised import MISSING
 from cluster.backends.base import Backend
 from cluster.client.caller import Caller, CallFailed, Peer, metadata_of
 from harness.plan.schedule import Entry, steps
@@ -124,6 +125,8 @@ class NemesisClient:
         self._schedule = tuple(schedule)
         self._note = note
         self._open: dict[int, Injection] = {}
+        self._tried: set[int] = set()
+        """Entries of which the time came."""
         self._not_before_s: dict[int, float] = {}
         """Entry -> earliest time of its heal, for faults that took effect at a later attempt."""
         self._bites: Counter[str] = Counter()
@@ -176,6 +179,7 @@ class NemesisClient:
             type_ = EventType.OK if started.verified else EventType.INFO
             self._note(started.fault, started.value("heal"), type_)
         if op.value["phase"] == "inject":
+            self._tried.add(entry)
             injection = await self._inject(entry)
             if injection.applied:
                 self._open[entry] = injection
@@ -214,6 +218,14 @@ class NemesisClient:
             # A fault of a later attempt must not be healed at once because its time is over.
             self._not_before_s[number] = loop.time() + entry.for_s / 2
         return injection
+
+    def note_missing(self) -> None:
+        """Journal the entries of which the time never came; a script wants its faults."""
+        for number, entry in enumerate(self._schedule):
+            if number not in self._tried:
+                value = {"place": f"fault {number + 1}", "kind": entry.fault}
+                wanted = {} if entry.alternatives else {"wanted": True}
+                self._note(MISSING, {**value, **wanted}, EventType.INFO)
 
     async def close(self) -> None:
         """Hold nothing: `drive.heal_all` heals what is still injected."""

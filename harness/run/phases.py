@@ -177,6 +177,7 @@ async def _fault_phase(run: Run, cast: _Cast) -> None:
         if not run.is_brief:
             await player.settle()
     if not run.is_brief:
+        cast.nemesis.note_missing()
         await interpreter.run(Nemesis(Of(cast.nemesis.open_heals())))
 
 

@@ -82,6 +82,22 @@ def test_a_quorum_that_keeps_its_promises_passes(workload):
         assert result.status is Status.PASS, result
 
 
+def test_a_timed_fault_that_never_came_is_journaled_and_missed(monkeypatch):
+    inject = drive.inject
+
+    async def inject_slowly(*arguments):
+        await asyncio.sleep(50)
+        return await inject(*arguments)
+
+    monkeypatch.setattr(drive, "inject", inject_slowly)
+    kill = {"fault": "kill", "parameters": {"targets": "follower"}, "for_s": 1}
+    the_plan = plan(schedule=[{**kill, "at_s": 1}, {**kill, "at_s": 10}])
+    events, reads = play(the_plan, FakeCluster())
+    assert notes(events, "missing") == [{"place": "fault 2", "kind": "kill", "wanted": True}]
+    exercised = verdict(the_plan, events, reads, "exercised")
+    assert [row["kind"] for row in exercised.anomalies] == ["step-never-came"]
+
+
 SENTINEL = f"{SENTINEL_PREFIX}1"
 
 
