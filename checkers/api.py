@@ -8,8 +8,9 @@ from typing import Any
 
 from checkers.history import Event, Operation, pair
 from checkers.history.files import load_judged
-from checkers.history.foreign import Reading, judgeable
+from checkers.history.foreign import Reading
 from checkers.history.formats import load
+from checkers.history.recorded import Recorded
 from checkers.linearizability import linearizable
 from checkers.linearizability.columnar import judge_columns
 from checkers.registry import (
@@ -77,7 +78,8 @@ def check(
     notes: Sequence[str] = ()
     if isinstance(history, str | Path):
         reading = Reading(independent, refusals, nil_reads)
-        history, notes = _read(history, reading, columnar=columnar)
+        file = load_judged(history, reading)
+        history, notes = file.judged if columnar else Recorded(file.judged), file.notes
     if isinstance(history, Columns) and columnar:
         results = judge_columns(history, chosen, **limits)
     else:
@@ -108,26 +110,18 @@ def check_by(
     spec = CheckSpec(name, dict(options or {}))
     chosen = find_check(spec)
     events: Sequence[Event] = ()
+    operations: Sequence[Operation]
     notes: Sequence[str] = ()
-    if isinstance(history, str | Path):
-        reading = reading or Reading()
+    reading = reading or Reading()
+    if not isinstance(history, str | Path):
+        operations = _operations(history)
+    elif isinstance(chosen, KeyCheck):
+        judged = load_judged(history, reading_for([chosen], reading))
+        operations, notes = Recorded(judged.judged), judged.notes
+    else:
         file = load(history, independent=reading.independent)
         events, operations, notes = file.events, file.operations, file.notes
-        if isinstance(chosen, KeyCheck):
-            operations, notes = judgeable(file, reading_for([chosen], reading))
-    else:
-        operations = _operations(history)
     return add_notes(run_check(spec, RunInput(events, operations), cancelled), notes)
-
-
-def _read(
-    path: str | Path, reading: Reading, *, columnar: bool
-) -> tuple[Columns | Sequence[Operation], Sequence[str]]:
-    """Read a file into columns, or into operations where the model wants it."""
-    if columnar:
-        file = load_judged(path, reading)
-        return file.judged, file.notes
-    return judgeable(load(path, independent=reading.independent), reading)
 
 
 def _operations(history: Iterable[Event | Operation]) -> list[Operation]:

@@ -9,6 +9,7 @@ installed: it is no requirement of the distribution porcupine-py. The slow way t
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -57,11 +58,18 @@ def load_columns(path: str | Path, *, independent: bool = False) -> Columns:
 def load_judged(path: str | Path, reading: Reading) -> ColumnFile:
     """Read a history file for a check of its operations. Raises HistoryError."""
     columns, notes, is_foreign = _read(Path(path), independent=reading.independent)
+    return judged_of(columns, reading, notes, is_foreign=is_foreign, name=str(path))
+
+
+def judged_of(
+    columns: Columns, reading: Reading, notes: Sequence[str], *, is_foreign: bool, name: str
+) -> ColumnFile:
+    """Leave out what shows nothing. Raises HistoryError that names the file."""
     no_refusals, no_nil = shows_nothing(reading, is_foreign=is_foreign)
     failed = (columns.type == FAIL) & no_refusals
     unknown = (columns.type == OK) & (columns.output == 0) & _are(columns, READS) & no_nil
     if is_foreign:
-        _refuse_pairs(columns, path)
+        _refuse_pairs(columns, name)
     kept = columns
     if failed.any() or unknown.any():
         kept = columns.take(np.flatnonzero(~(failed | unknown)))
@@ -73,7 +81,7 @@ def _are(columns: Columns, functions: frozenset[str]) -> Bools:
     return np.isin(columns.f, [c for c, name in enumerate(columns.functions) if name in functions])
 
 
-def _refuse_pairs(columns: Columns, path: str | Path) -> None:
+def _refuse_pairs(columns: Columns, name: str) -> None:
     ok, writes = _are(columns, READS) & (columns.type == OK), columns.f == columns.function(WRITE)
     given = (columns.input[_are(columns, ASKING)], columns.output[ok], columns.input[writes])
     try:
@@ -81,7 +89,7 @@ def _refuse_pairs(columns: Columns, path: str | Path) -> None:
         for f in INPUTS:
             _refuse_other_answers(columns, f)
     except HistoryError as error:
-        raise HistoryError(f"{path}: {error}") from error
+        raise HistoryError(f"{name}: {error}") from error
 
 
 def _refuse_other_answers(columns: Columns, f: str) -> None:

@@ -66,8 +66,6 @@ class History:
     notes: tuple[str, ...] = ()
     """What a person should know of how it was read, a line each."""
     is_foreign: bool = False
-    name: str = ""
-    """The file, for errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,33 +341,6 @@ def shows_nothing(reading: Reading, *, is_foreign: bool) -> tuple[bool, bool]:
     refusals = by_format if reading.refusals is None else reading.refusals
     nil_reads = by_format if reading.nil_reads is None else reading.nil_reads
     return not refusals, not nil_reads
-
-
-def judgeable(history: History, reading: Reading) -> tuple[list[Operation], list[str]]:
-    """Leave out what shows nothing; returns what is judged, and notes."""
-    no_refusals, no_nil = shows_nothing(reading, is_foreign=history.is_foreign)
-    if history.is_foreign:
-        client_reads = [o for o in history.operations if o.f in READS]
-        got = (o.output for o in client_reads if o.type is EventType.OK)
-        written = (o.input for o in history.operations if o.f == WRITE)
-        asked = (o.input for o in history.operations if o.f in ASKING)
-        try:
-            refuse_pairs(asked, got, written)
-            for o in history.operations:
-                if o.f in INPUTS and o.type is EventType.OK:
-                    refuse_other_answer(o.f, o.input, o.output)
-        except HistoryError as error:
-            raise HistoryError(f"{history.name}: {error}".removeprefix(": ")) from error
-    kept = []
-    failed = unknown = 0
-    for o in history.operations:
-        if no_refusals and o.type is EventType.FAIL:
-            failed += 1
-        elif no_nil and o.type is EventType.OK and o.output is None and o.f in READS:
-            unknown += 1
-        else:
-            kept.append(o)
-    return kept, [*history.notes, *left_out(failed, unknown)]
 
 
 def refuse_pairs(asked: Iterable[Any], got: Iterable[Any], written: Iterable[Any]) -> None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -68,8 +67,7 @@ def read_text(
             raise HistoryError("no history: not UTF-8 text")  # noqa: TRY301  (the name is added below)
         file.seek(0)
         text = read_bounded(file, name, bytes_max=TEXT_BYTES_MAX).decode("utf-8")
-        history = _history(text, independent=independent, paired=paired)
-        return replace(history, name=str(name))
+        return _history(text, independent=independent, paired=paired)
     except OSError as error:
         raise HistoryError(f"{name}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from checkers.earned import Floor, Judged, earn
 from checkers.history import HistoryError, Operation
 from checkers.history.files import ColumnFile, load_judged
-from checkers.history.foreign import Reading, judgeable
+from checkers.history.foreign import Reading
 from checkers.history.formats import load
 from checkers.history.recorded import Recorded
 from checkers.linearizability import linearizable
@@ -50,30 +50,26 @@ def judge_file(
     began = time.monotonic()
     tried: Sequence[Operation]
     operations: Sequence[Operation]
-    for spec in specs:
-        find_check(spec)
+    found = [find_check(spec) for spec in specs]
+    if all(isinstance(check, KeyCheck) for check in found):
+        file = load_judged(path, reading_for(found, reading))
+        tried, operations, notes = Recorded(file.columns), Recorded(file.judged), file.notes
+        run = RunInput([], operations)
+    else:
+        history = load(path, independent=reading.independent)
+        tried = operations = history.operations
+        notes, run = history.notes, RunInput(history.events, operations)
     if all(spec.name == linearizable.NAME for spec in specs):
-        file = _columns(path, reading)
-        each, times_s, notes = [], [], file.notes
+        each, times_s = [], []
         for spec in specs:
             since = time.monotonic()
             each.append(_judge_columns(file, spec, path, certificates))
             times_s.append(time.monotonic() - since)
         checks = [merge(linearizable.NAME, keys) for keys in each]
         proofs = [key for keys in each for key in keys]
-        statistics = counts_of(RunInput([], Recorded(file.columns)))
-        tried, operations = Recorded(file.columns), Recorded(file.judged)
     else:
-        history = load(path, independent=reading.independent)
-        tried = operations = history.operations
-        notes = history.notes
-        found = [find_check(spec) for spec in specs]
-        if all(isinstance(check, KeyCheck) for check in found):
-            kept, more = judgeable(history, reading_for(found, reading))
-            operations, notes = kept, tuple(more)
-        run = RunInput(history.events, operations, None)
         checks, proofs, times_s = check_each(run, specs, never, check_keys)
-        statistics = counts_of(run)
+    statistics = counts_of(RunInput(run.events, tried))
     checks = [add_notes(check, notes) for check in checks]
     if certificates is not None:
         write_certificates(certificates, proofs)
@@ -81,16 +77,6 @@ def judge_file(
     lone = Judged(RunInput([], tried), tuple(checks), wanted, None, operations)
     checks.append(earn(replace(lone, floor=floor or Floor())))
     return results_of(path.name, {}, checks, times_s, statistics, spark=None, began=began)
-
-
-def _columns(path: Path, reading: Reading) -> ColumnFile:
-    try:
-        return load_judged(path, reading)
-    except HistoryError as error:
-        message = str(error)
-        raise HistoryError(
-            message if message.startswith(str(path)) else f"{path}: {message}"
-        ) from error
 
 
 def _judge_columns(

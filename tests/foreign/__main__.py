@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from checkers import HistoryError, Status, check, check_by, transactions
-from checkers.history.foreign import Reading, history_of, judgeable
+from checkers.history.files import judged_of
+from checkers.history.foreign import Reading, history_of
 from checkers.registry import CheckSpec, find_check, reading_for
 from checkers.run_input import RunInput
 from checkers.transactions.levels import FORBIDDEN, level_key
+from porcupine_py.columns import from_operations
 from tests.foreign.clojure import Case, cases
 
 KNOSSOS = {"cas-register": 0, "multi-register": {"x": 0, "y": 0}, "mutex": None}
@@ -156,8 +158,9 @@ def _jepsen(clone: Path) -> Iterator[Result]:
             continue
         check_name, options = JEPSEN[name]
         reading = reading_for([find_check(CheckSpec(check_name, options))], Reading())
-        operations, _ = judgeable(history, reading)
-        result = check_by(operations, check_name, options)
+        columns = from_operations(history.operations)
+        judged = judged_of(columns, reading, (), is_foreign=True, name=case.place).judged
+        result = check_by(judged.operations(), check_name, options)
         yield _compared(f"{case.place} ({name})", result.status, case.valid, result.summary)
     yield from (("not evaluated", "checker_test.clj", "") for _ in range(unknown))
 

@@ -5,7 +5,8 @@ from click.testing import CliRunner
 
 from checkers import HistoryError, Status, check, check_by
 from checkers.history import INFINITY_NS, EventType
-from checkers.history.foreign import Reading, history_of, judgeable
+from checkers.history.files import load_judged
+from checkers.history.foreign import Reading, history_of
 from checkers.history.formats import load
 from harness.cli import main
 
@@ -281,8 +282,7 @@ def test_what_is_no_data_or_no_operation_is_refused(written, text):
 
 
 def test_what_is_left_out_is_said_also_where_the_model_has_no_columns(written):
-    kept, notes = judgeable(load(written(events(*REFUSED))), Reading())
-    assert [operation.f for operation in kept] == ["write"]
-    assert len(notes) == 1
+    file = load_judged(written(events(*REFUSED)), Reading())
+    assert ([o.f for o in file.judged.operations()], len(file.notes)) == (["write"], 1)
     rows = [(0, kind, "acquire", "nil") for kind in ("invoke", "fail")]
     assert "failed" in check(written(events(*rows)), "mutex").statistics["notes"][0]

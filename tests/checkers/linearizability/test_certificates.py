@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from checkers.history.foreign import Reading, judgeable
-from checkers.history.formats import load
+from checkers.history.files import load_judged
+from checkers.history.foreign import Reading
 from checkers.linearizability.certificates import certificate_lines, verify_lines
 from checkers.registry import CheckSpec, RunInput, check_keys, find_check
 from porcupine_py.models import model_named
@@ -90,7 +90,7 @@ def test_the_example_of_the_readme_passes_and_stores_its_proof(tmp_path):
     result = kraftprobe(*arguments, "--option", "time-limit-s=9")
     assert result.exit_code == 0, result.output
     assert "PASS" in result.output
-    operations, _ = judgeable(load(EXAMPLE), Reading())
+    operations = load_judged(EXAMPLE, Reading()).judged.operations()
     assert verify_lines(out.read_text().splitlines(), operations, model_named("cas-register")) == []
 
 
