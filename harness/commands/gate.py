@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -55,7 +56,7 @@ def gate(
     """
     from harness.policy.document import Policy, read_policy  # noqa: PLC0415  (imports pydantic)
     from harness.policy.gate import gate_all  # noqa: PLC0415  (imports the simulated world)
-    from results.gate.output import to_annotations, to_document, to_markdown  # noqa: PLC0415
+    from results.gate import output  # noqa: PLC0415
 
     if shown is Shown.JSON and github:
         raise UsageError("--json prints a document alone: it does not go with --github")
@@ -64,25 +65,21 @@ def gate(
     if policy_file is not None and loosened:
         option = f"--{loosened[0].replace('_', '-')}"
         raise UsageError(f"{option}: with a policy, the policy decides; say {loosened[0]} = true")
-    policy = replace(
-        policy,
-        allow_skipped=policy.allow_skipped or allowed["allow_skipped"],
-        allow_no_faults=policy.allow_no_faults or allowed["allow_no_faults"],
-        no_canary=policy.no_canary or allowed["no_canary"],
-        judge_again=policy.judge_again or allowed["judge_again"],
-    )
+    either: dict[str, Any] = {
+        name: getattr(policy, name) or given for name, given in allowed.items()
+    }
+    policy = replace(policy, **either)
     decision = gate_all(run_folders, policy, dt.datetime.now(dt.UTC))
     if junit is not None:
-        from results.gate.suite import render  # noqa: PLC0415
         from results.store.files import write_atomically  # noqa: PLC0415
 
-        write_atomically(junit, render(decision))
+        write_atomically(junit, output.to_junit(decision))
     if summary is not None:
-        section = to_markdown(decision)
+        section = output.to_markdown(decision)
         with full_disk_of(summary), summary.open("a", encoding="utf-8", errors="replace") as file:
             file.write(section)
-    answer(shown, to_document(decision), decision.lines, decision.lines[-1:])
+    answer(shown, output.to_document(decision), decision.lines, decision.lines[-1:])
     if github:
-        for line in to_annotations(decision):
+        for line in output.to_annotations(decision):
             click.echo(line)
     return decision.exit_code

@@ -20,8 +20,13 @@ from checkers.registry import CheckSpec
 from harness.commands.options import NEW_FILE, Command, shown_options, spark_option
 from harness.errors import UsageError
 from harness.judge.run_targets import each_once, find_runs, for_each
-from harness.judge.stored_runs import judge_stored, judged_elsewhere, prefix_of, print_judged
-from harness.judge.verdict_output import print_judgement
+from harness.judge.stored_runs import (
+    judge_stored,
+    judged_elsewhere,
+    prefix_of,
+    print_judged,
+    print_judgement,
+)
 from harness.terminal.answers import Shown, answer
 from porcupine_py.models import MODELS
 from porcupine_py.names import nearest

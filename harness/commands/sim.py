@@ -30,14 +30,13 @@ from harness.commands.options import (
 )
 from harness.errors import UsageError
 from harness.full_disk import full_disk_of
-from harness.judge.verdict_output import COLOURS
+from harness.judge.stored_runs import COLOURS
 from harness.plan.document import in_simulation
 from harness.plan.plan import OPTIONS, Plan
 from harness.plan.system_request import system_unlike_real
 from harness.signals.interrupt import interruptible
-from harness.sim.batch.batch import Batch, run_on_spark, run_plainly
+from harness.sim.batch.batch import Batch, lines_of, run_on_spark, run_plainly
 from harness.sim.batch.chunks import BatchPlan, plan_of
-from harness.sim.batch.summary import lines_of
 from harness.sim.findings import SimResult
 from harness.sim.runner import run, run_plan, run_stored
 from harness.sim.story import story_of

@@ -18,9 +18,12 @@ from harness.judge.run_targets import walk_targets
 from harness.plan.stored_document import derive
 from harness.policy.canary import canary_of
 from harness.policy.document import Policy
-from harness.policy.limits import hold_against, refuse_unsigned
-from harness.policy.regression import comparisons_of
-from harness.policy.requirements import requirements_of
+from harness.policy.requirements import (
+    comparisons_of,
+    hold_against,
+    refuse_unsigned,
+    requirements_of,
+)
 from harness.sim.batch.gate import gate_batch
 from results.gate.policy_gate import GateDecision, GateEntry, Rules, decide, gate_run
 from results.gate.signature import Signers

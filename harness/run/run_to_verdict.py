@@ -25,15 +25,14 @@ from cluster.values import valueclass
 from harness.errors import PlanError, bugs_kept_in, one_line
 from harness.evidence import node_disks
 from harness.full_disk import lack_of_room, run_broken_off
-from harness.judge.verdict_output import judge_and_report
+from harness.judge.stored_runs import judge_and_report
 from harness.plan.plan import Plan
 from harness.plan.stored_document import plan_document
 from harness.plan.system_request import request_of, system_of
-from harness.run.display import Display
+from harness.run.display import Display, LiveFigures
 from harness.run.final_reads import FinalReads
 from harness.run.harness_delays import OwnDelays
 from harness.run.interpreter import HarnessError
-from harness.run.live_figures import LiveFigures
 from harness.run.phases import Run, conduct
 from harness.run.plan_backend import place_of
 from harness.run.recorder import Recorder

@@ -29,7 +29,7 @@ from checkers.runs import answers, exercised, monitor
 from checkers.verdict import CheckResult, Status
 from harness.errors import UsageError
 from harness.evidence import node_disks
-from harness.judge.verdict_output import judge_and_report
+from harness.judge.stored_runs import judge_and_report
 from harness.plan.plan import Plan
 from harness.plan.step_verbs import is_fault
 from harness.plan.stored_document import plan_document

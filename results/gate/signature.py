@@ -2,7 +2,7 @@
 
 What is signed is the one file that stands for all others: of a run its chain of digests
 (`results.store.digests`), with its judgement and its pages in it, of a batch of simulated seeds
-`digests.sha256` (`harness.sim.batch.rows`). A signature lies beside that file, as ssh-keygen puts
+`digests.sha256` (`harness.sim.batch.gate`). A signature lies beside that file, as ssh-keygen puts
 it there, and is of the namespace `kraftprobe`. A policy names a file of allowed signers, in the
 form that ssh-keygen(1) defines, and the principals of whom one must have signed.
 

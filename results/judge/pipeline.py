@@ -6,7 +6,7 @@
 The history is read into columns (`results.store.ingest`), stored as tables, and judged from the
 columns. With a Spark session the checks by key, the comparison of the nodes' logs and that of
 operations with records are jobs over stored tables (`results.judge.spark_jobs`,
-`results.judge.effect_jobs`), without one they are calls in this process. Both call the same
+`results.judge.spark_jobs`), without one they are calls in this process. Both call the same
 functions and give equal verdicts; `judged_with` names which of the two it was.
 
 Checks of the whole run and of the evidence run in this process in both cases: they are a few passes
@@ -51,8 +51,8 @@ from extensions.plain_files import read_lines
 from porcupine_py.models import model_named
 from results.judge import spark_jobs
 from results.judge.check_results import check_each, results_of, write_certificates
-from results.judge.effect_jobs import effect_auditor
 from results.judge.session import SparkHandle
+from results.judge.spark_jobs import effect_auditor
 from results.store.evidence_files import LoadedEvidence
 from results.store.files import StoreError
 from results.store.model import NOT_RECORDED, Recording, RunResults, counts_of
@@ -122,9 +122,7 @@ def judge(
         checks, proofs, times_s = check_each(by_jobs, specs, cancelled, by_spark)
     if certificates is not None:
         problems = [*problems, *_bad_proofs(certificates, specs, checks, run)]
-    checks += _unreadable([*problems, *loaded.problems, *unplaced]) + _record_problems(recording)
-    if extent.shortcoming:
-        checks.append(CheckResult(JOURNAL, Status.UNKNOWN, extent.shortcoming))
+    checks += _doubts([*problems, *loaded.problems, *unplaced], recording, extent)
     wanted = [spec.name for spec in specs]
     judged = Judged(run, tuple(checks), wanted, plan, dropped_bytes=dropped_bytes)
     checks.append(earn(judged))
@@ -228,20 +226,19 @@ def _collection_problems(notes: Sequence[Event]) -> list[str]:
     return [str(problem) for said in lists for problem in said]
 
 
-def _unreadable(problems: Sequence[str]) -> list[CheckResult]:
-    if not problems:
-        return []
-    summary = f"{len(problems)} evidence files could not be used: {problems[0]}"
-    anomalies = tuple({"kind": "unreadable", "explanation": problem} for problem in problems)
-    return [CheckResult(EVIDENCE_FILES, Status.UNKNOWN, summary, anomalies=anomalies)]
-
-
-def _record_problems(recording: Recording) -> list[CheckResult]:
-    if not recording.problems:
-        return []
-    summary = f"what is judged here is not the run that was recorded: {recording.problems[0]}"
-    anomalies = tuple({"kind": "changed", "explanation": line} for line in recording.problems)
-    return [CheckResult(RECORDING, Status.UNKNOWN, summary, anomalies=anomalies)]
+def _doubts(unread: Sequence[str], recording: Recording, extent: Extent) -> Iterator[CheckResult]:
+    """Yield a check for what was not read, what was changed, and a journal that goes on."""
+    count = f"{len(unread)} evidence files could not be used"
+    other = "what is judged here is not the run that was recorded"
+    for name, kind, lines, summary in (
+        (EVIDENCE_FILES, "unreadable", unread, count),
+        (RECORDING, "changed", recording.problems, other),
+    ):
+        if lines:
+            anomalies = tuple({"kind": kind, "explanation": line} for line in lines)
+            yield CheckResult(name, Status.UNKNOWN, f"{summary}: {lines[0]}", anomalies=anomalies)
+    if extent.shortcoming:
+        yield CheckResult(JOURNAL, Status.UNKNOWN, extent.shortcoming)
 
 
 def give_back() -> None:

@@ -4,8 +4,7 @@ import pytest
 from rich.console import Console
 
 from checkers.history import Event, EventType
-from harness.run.display import Display, plain_line
-from harness.run.live_figures import LiveFigures
+from harness.run.display import Display, LiveFigures, plain_line
 from harness.terminal import output
 
 S = 1_000_000_000

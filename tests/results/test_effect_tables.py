@@ -12,7 +12,7 @@ import pytest
 from checkers.evidence import LogRecord
 from checkers.evidence.effects import RULES, audit_effects, merge
 from checkers.history import INFINITY_NS, EventType, Operation
-from results.judge.effect_jobs import effects_in, judge_bucket, operations_of
+from results.judge.spark_jobs import effects_in, judge_bucket, operations_of
 from results.store import tables
 from results.store.tables import OPERATIONS_FILE, RECORDS_FILE, RunName
 

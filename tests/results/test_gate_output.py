@@ -6,9 +6,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from checkers.verdict import CheckResult, Status
-from results.gate.output import to_annotations, to_document, to_markdown
+from results.gate.output import to_annotations, to_document, to_junit, to_markdown
 from results.gate.policy_gate import GateEntry, Requirement, decide
-from results.gate.suite import render
 from results.store.facts import Facts
 from results.store.model import RunResults
 
@@ -70,7 +69,7 @@ def test_a_run_that_cannot_be_read_is_in_every_form():
     decision = decide([GateEntry("quick/x", Status.UNKNOWN, "quick/x: not judged: no results")])
     assert to_document(decision)["runs"][0]["facts"] is None
     assert "| UNKNOWN | quick/x |" in to_markdown(decision)
-    case = ET.fromstring(render(decision)).find(".//testcase")
+    case = ET.fromstring(to_junit(decision)).find(".//testcase")
     assert case.get("classname") == "unreadable.gate"
     assert case.find("error").get("message") == "UNKNOWN: quick/x: not judged: no results"
 
@@ -83,8 +82,8 @@ def cases(document):
 
 
 def test_test_cases_have_the_same_names_whatever_runs_there_are():
-    few = render(decide([entry()], [Requirement("canary M15", Status.PASS, "rang")]))
-    many = render(
+    few = to_junit(decide([entry()], [Requirement("canary M15", Status.PASS, "rang")]))
+    many = to_junit(
         decide(
             [entry(f"quick/{n}", seed=n) for n in range(9)],
             [Requirement("canary M15", Status.UNKNOWN, "did not ring")],
@@ -100,17 +99,17 @@ def test_the_canary_of_the_gate_is_a_requirement_in_every_form():
     assert silent.lines[1] == "canary: UNKNOWN: it is silent"
     assert "| UNKNOWN | canary | it is silent |" in to_markdown(silent)
     assert any("UNKNOWN%3A canary" in line for line in to_annotations(silent))
-    assert ("gate.policy", "canary") in cases(render(silent))
+    assert ("gate.policy", "canary") in cases(to_junit(silent))
 
 
 def test_times_are_those_of_judging_and_of_running():
-    found = cases(render(decide([entry(time=0.25), entry("quick/b", time=0.5)])))
+    found = cases(to_junit(decide([entry(time=0.25), entry("quick/b", time=0.5)])))
     assert found["quick.check", "linearizable"].get("time") == "0.750000"
     assert found["quick.gate", "runs"].get("time") == "36.000000"
 
 
 def test_a_failed_check_is_a_failure_that_names_its_run():
-    root = ET.fromstring(render(decide([entry(), entry("quick/b", Status.FAIL)])))
+    root = ET.fromstring(to_junit(decide([entry(), entry("quick/b", Status.FAIL)])))
     assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("2", "2", "0")
     failure = root.find(".//testcase[@classname='quick.check']/failure")
     assert failure.text == "quick/b: FAIL: a summary"
@@ -121,7 +120,7 @@ def test_the_failed_check_of_a_canary_is_no_failure():
     rang = GateEntry(
         "quick/c", Status.PASS, "quick/c: FAIL, as it must", "c", canary.facts, canary.results
     )
-    root = ET.fromstring(render(decide([entry(), rang])))
+    root = ET.fromstring(to_junit(decide([entry(), rang])))
     assert (root.get("failures"), root.get("errors")) == ("0", "0")
 
 
@@ -155,7 +154,7 @@ def test_hostile_text_ends_no_annotation_and_begins_none(hostile):
 
 
 def test_hostile_text_is_well_formed_xml(hostile):
-    (failure,) = ET.fromstring(render(hostile)).iter("failure")
+    (failure,) = ET.fromstring(to_junit(hostile)).iter("failure")
     assert "<script>alert(1)</script>" in failure.text
 
 

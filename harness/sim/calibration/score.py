@@ -14,7 +14,7 @@ from cluster.mutants.mechanical import LAYERS, PREFIX
 Document = Mapping[str, Any]
 """`calibration.json`: see `harness.sim.calibration.calibration`."""
 Row = Mapping[str, Any]
-"""One of its trials, as of `harness.sim.calibration.trial.Trial`."""
+"""One of its trials, as of `harness.sim.calibration.calibration.Trial`."""
 
 SECTION = "calibration"
 """Of a page (`harness.page_sections`): what `section` renders."""

@@ -27,7 +27,7 @@ from harness.commands import sim
 from harness.errors import BatchError
 from harness.policy.document import Policy, Require
 from harness.policy.requirements import requirements_of
-from harness.sim.batch import rows
+from harness.sim.batch import gate as rows
 from harness.sim.batch.batch import Batch, run_on_spark, run_plainly
 from harness.sim.batch.chunks import (
     HARNESS_ERROR,

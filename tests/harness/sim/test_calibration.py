@@ -11,9 +11,19 @@ from cluster.mutants import find
 from cluster.mutants.equivalents import EQUIVALENT
 from harness.page_sections import read_section
 from harness.sim.calibration import calibration as module
-from harness.sim.calibration import score, trial
-from harness.sim.calibration.calibration import Calibration, CalibrationPlan, read_calibration
-from harness.sim.calibration.trial import CleanTrial, Finding, Search, Trial, try_clean, try_mutant
+from harness.sim.calibration import calibration as trial
+from harness.sim.calibration import score
+from harness.sim.calibration.calibration import (
+    Calibration,
+    CalibrationPlan,
+    CleanTrial,
+    Finding,
+    Search,
+    Trial,
+    read_calibration,
+    try_clean,
+    try_mutant,
+)
 from harness.sim.swarm.draw import draw
 from tests.command_line import kraftprobe
 

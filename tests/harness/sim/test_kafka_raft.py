@@ -26,8 +26,8 @@ from harness.errors import PlanError
 from harness.plan.document import in_simulation
 from harness.plan.stored_document import checks_for, plan_document
 from harness.plan.system_request import request_of, system_unlike_real
+from harness.sim.batch.batch import lines_of, summarise
 from harness.sim.batch.chunks import BatchPlan
-from harness.sim.batch.summary import lines_of, summarise
 from harness.sim.runner import run, run_plan
 from harness.sim.swarm.draw import draw
 from results.store.model import system_shown
