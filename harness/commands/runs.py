@@ -30,6 +30,7 @@ from harness.judge.run_targets import report_unread
 from harness.terminal.answers import Shown, print_document
 from results.catalogue.rows import DAMAGED, NOT_JUDGED, Entry, Filter, catalogue, entry_of
 from results.store.folders import Walk, is_run, walk
+from results.store.model import one_line
 from results.store.pruning import Removal, remove
 from results.store.run_store import RunStore
 
@@ -295,15 +296,10 @@ def _flatten(prefix: str, value: object, found: dict[str, Any]) -> None:
         found[prefix] = value
 
 
-_TEXT_MAX = 300
-
-
 def _render(value: object) -> str:
     """Return a value of unknown origin as one line."""
     if value is None:
         return "-"
     if isinstance(value, float):
         return f"{value:.6g}"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=True, default=str)
-    flat = "".join(c if c.isprintable() else " " for c in text)
-    return flat if len(flat) <= _TEXT_MAX else flat[: _TEXT_MAX - 1] + "…"
+    return one_line(value if isinstance(value, str) else json.dumps(value, default=str))

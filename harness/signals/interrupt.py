@@ -71,15 +71,13 @@ async def _supervise(work: Coroutine[Any, Any, T], on_signal: Callable[[int], No
 @contextlib.contextmanager
 def signals_interrupt() -> Iterator[None]:
     """Treat SIGTERM, SIGQUIT and SIGHUP as Ctrl-C wherever no loop handles signals."""
-
-    def interrupt(_number: int) -> NoReturn:
-        raise KeyboardInterrupt
-
-    with (
-        _lost_ones_strike_again(),
-        _handlers(interrupt, *(n for n in _signals() if n != signal.SIGINT)),
-    ):
+    others = (number for number in _signals() if number != signal.SIGINT)
+    with _lost_ones_strike_again(), _handlers(_interrupt, *others):
         yield
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
@@ -121,11 +119,7 @@ def _lost_ones_strike_again() -> Iterator[None]:
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """As `signals_interrupt`; a reader that closes the output acts like a signal."""
-
-    def leave() -> NoReturn:
-        raise KeyboardInterrupt
-
-    with signals_interrupt(), output.current().stop_when_unread(leave):
+    with signals_interrupt(), output.current().stop_when_unread(_interrupt):
         yield
 
 

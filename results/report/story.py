@@ -111,7 +111,12 @@ def story_of(
     lines = [
         *_faults(notes, str(plan.get("backend")), begin_ns, focus.end_ns),
         *_leader_before(placed, begin_ns, partition),
-        *_nodes(placed, begin_ns, focus.end_ns, partition),
+        *(
+            line
+            for at_ns, event in placed
+            if begin_ns <= at_ns <= focus.end_ns
+            and (line := _node_line(at_ns, event, partition)) is not None
+        ),
         *_clients(events, focus),
         *_violations(checks, focus),
     ]
@@ -312,16 +317,6 @@ def placed_events(evidence: Evidence | None) -> list[Placed]:
     return sound.placed_events
 
 
-def _nodes(
-    placed: Sequence[Placed], begin_ns: int, end_ns: int, partition: str | None
-) -> Iterator[Line]:
-    for at_ns, event in placed:
-        if begin_ns <= at_ns <= end_ns:
-            line = _node_line(at_ns, event, partition)
-            if line is not None:
-                yield line
-
-
 def _leader_before(
     placed: Sequence[Placed], begin_ns: int, partition: str | None
 ) -> Iterator[Line]:
@@ -334,10 +329,7 @@ def _leader_before(
             last["quorum"] = at_ns, event
         elif event.event == "replica-leader" and partition_of(event) == partition:
             last["partition"] = at_ns, event
-    for at_ns, event in last.values():
-        line = _node_line(at_ns, event, partition)
-        if line is not None:
-            yield line
+    yield from filter(None, (_node_line(*each, partition) for each in last.values()))
 
 
 def _node_line(at_ns: int, event: TraceEvent, partition: str | None) -> Line | None:
