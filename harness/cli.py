@@ -31,7 +31,7 @@ from harness.signals.interrupt import signals_interrupt
 from harness.terminal.output import EXIT_UNREAD, Output, UnreadError, current, guard, wants_colour
 
 _COMMANDS = {
-    "bisect": ("bisect:bisect", "Find the releases of Kafka's raft that have a plan's violation."),
+    "bisect": ("shrink:bisect", "Find the releases of Kafka's raft that have a plan's violation."),
     "calibrate": ("calibrate:calibrate", "Measure which faulty nodes the drawn worlds find."),
     "campaign": ("listing:campaign", "Print a named campaign: a plan in TOML."),
     "check": ("judge:check", "Judge a stored run again, or a lone history file."),
@@ -39,7 +39,7 @@ _COMMANDS = {
     "doctor": ("machine:doctor", "Probe what works on this machine, each fault on each backend."),
     "gate": ("gate:gate", "Pass only if every run passed, and what a policy requires is there."),
     "image": ("image:image", "Build an image that holds Kraftprobe, for jobs in a docker engine."),
-    "index": ("index:index", "Write one page over all runs of a folder, and print its path."),
+    "index": ("judge:index", "Write one page over all runs of a folder, and print its path."),
     "kafka": ("kafka:kafka", "Fetch releases of Apache Kafka, to be put under test."),
     "ladder": ("ladder:ladder", "Find known bugs of released systems again, and none elsewhere."),
     "list": ("listing:list_", "List systems, workloads, faults, campaigns or mutants."),

@@ -1,4 +1,4 @@
-"""`check` and `report`: the commands that need stored runs only."""
+"""`check`, `report` and `index`: the commands that need stored runs only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from checkers.history.json_text import JsonError, parse
 from checkers.registry import CheckSpec
 from harness.commands.options import NEW_FILE, Command, shown_options, spark_option
 from harness.errors import UsageError
-from harness.judge.run_targets import each_once, find_runs, for_each
+from harness.full_disk import full_disk_of
+from harness.judge.run_targets import each_once, find_runs, for_each, report_unread
 from harness.judge.stored_runs import (
     judge_stored,
     judged_elsewhere,
@@ -32,7 +33,7 @@ from porcupine_py.models import MODELS
 from porcupine_py.names import nearest
 from results.judge.engine import Engine
 from results.judge.lone_files import judge_file
-from results.store.folders import is_run
+from results.store.folders import is_run, walk
 from results.store.run_store import RunStore
 
 _TRANSACTIONS = "transactions-"
@@ -252,3 +253,28 @@ def report(run_folders: tuple[Path, ...], shown: Shown) -> int:
     code = for_each(_runs(run_folders), report_run)
     answer(shown, written, ())
     return code
+
+
+@click.command(cls=Command)
+@click.argument("folder", type=click.Path(path_type=Path), default="runs", metavar="[FOLDER]")
+@shown_options(
+    json="Print the page's path, the number of runs, and what was not looked into.",
+    quiet="Print the path alone.",
+)
+def index(folder: Path, shown: Shown) -> int:
+    """Write FOLDER/index.html: workloads and faults, trends, and a link to each run's report."""
+    from results.catalogue.index import write_index  # noqa: PLC0415  (imports what makes pages)
+    from results.catalogue.rows import entry_of  # noqa: PLC0415
+
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is no such folder of runs")
+    found = walk([folder])
+    runs = [run for run in found.runs if is_run(run)]
+    found.unread += [(batch, "is a batch of seeds") for batch in found.runs if batch not in runs]
+    entries = [entry_of(RunStore(run)) for run in runs]
+    with full_disk_of(folder):
+        page = str(write_index(folder, entries, found.unread))
+    report_unread(found)
+    unread = [{"path": str(path), "what": what} for path, what in found.unread]
+    answer(shown, {"page": page, "runs": len(entries), "unread": unread}, [page], [page])
+    return 0

@@ -25,8 +25,7 @@ from harness.errors import PlanError
 from harness.plan.document import expectations_of
 from harness.plan.plan import Bounds, Plan
 from harness.plan.strands import Condition, Step, Strand
-from harness.sim.swarm.administration import with_administration
-from harness.sim.swarm.brokers import GROWING, with_brokers
+from harness.sim.swarm.brokers import GROWING, with_administration, with_brokers
 from harness.sim.swarm.disks import with_damage, with_power_losses
 from harness.sim.swarm.fragments import FRAGMENTS
 from harness.sim.swarm.kafka import of_kafka, settings_of

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.systems.kafka_raft import VERSION as RELEASE
 from harness.campaigns import read_document
-from harness.commands import bisect as bisect_command
+from harness.commands import shrink as bisect_command
 from harness.sim.findings import Violation
 from harness.sim.shrink import bisect
 from harness.sim.shrink.bisect import HITS, Bisection, finding, rate_bound, seeds_needed
