@@ -25,7 +25,7 @@ from harness.commands.options import Group, shown_options
 from harness.errors import EXIT_USAGE, UsageError
 from harness.evidence.node_disks import batch_records, camel_case
 from harness.evidence.partition_logs import data_records, segments_in
-from harness.judge.run_targets import for_each
+from harness.judge.stored_runs import for_each
 from harness.terminal.answers import Shown
 
 _PATH = click.Path(path_type=Path)

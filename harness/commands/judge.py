@@ -20,13 +20,16 @@ from checkers.registry import CheckSpec
 from harness.commands.options import NEW_FILE, Command, shown_options, spark_option
 from harness.errors import UsageError
 from harness.full_disk import full_disk_of
-from harness.judge.run_targets import each_once, find_runs, for_each, report_unread
 from harness.judge.stored_runs import (
+    each_once,
+    find_runs,
+    for_each,
     judge_stored,
     judged_elsewhere,
     prefix_of,
     print_judged,
     print_judgement,
+    report_unread,
 )
 from harness.terminal.answers import Shown, answer
 from porcupine_py.models import MODELS

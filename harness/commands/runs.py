@@ -26,7 +26,7 @@ from harness.commands.options import (
     shown_options,
 )
 from harness.errors import EXIT_USAGE, UsageError
-from harness.judge.run_targets import report_unread
+from harness.judge.stored_runs import report_unread
 from harness.terminal.answers import Shown, print_document
 from results.catalogue.rows import DAMAGED, NOT_JUDGED, Entry, Filter, catalogue, entry_of
 from results.store.folders import Walk, is_run, walk

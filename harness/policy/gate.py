@@ -14,7 +14,7 @@ from pathlib import Path
 from checkers.verdict import Status
 from cluster.systems.kinds import SettingError
 from harness.evidence.recomputation import made_anew
-from harness.judge.run_targets import walk_targets
+from harness.judge.stored_runs import walk_targets
 from harness.plan.stored_document import derive
 from harness.policy.canary import canary_of
 from harness.policy.document import Policy

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from results.store.ingest import RunHistory
     from results.store.tables import RunName
 
-__all__ = ["RunStore", "StoreError", "list_runs"]
-
 PLAN_VERSION = 1
 _NODES_MAX = 1000
 DERIVED = frozenset(

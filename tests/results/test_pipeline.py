@@ -19,8 +19,7 @@ from porcupine_py.models import model_named
 from results.judge.lone_files import judge_file
 from results.judge.pipeline import judge
 from results.store.digests import digest_of, read_chain
-from results.store.files import write_atomically
-from results.store.run_store import StoreError
+from results.store.files import StoreError, write_atomically
 from results.store.tables import (
     EVENTS_FILE,
     OPERATIONS_FILE,

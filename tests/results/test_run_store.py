@@ -10,10 +10,10 @@ from checkers.history import HistoryError
 from checkers.verdict import CheckResult, Status
 from results.judge.pipeline import judge
 from results.report.junit import write_junit
-from results.store.files import write_json
+from results.store.files import StoreError, write_json
 from results.store.journal import read_journal
 from results.store.model import RunResults
-from results.store.run_store import RunStore, StoreError, list_runs
+from results.store.run_store import RunStore, list_runs
 
 
 def results_of(*statuses, status=None):
