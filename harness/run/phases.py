@@ -23,15 +23,21 @@ from cluster.client.admin_client import Client
 from cluster.node.ports import Clock
 from cluster.values import valueclass
 from harness.plan.plan import Plan
+from harness.run.clients import (
+    STRAND_WORKERS,
+    ProcessClient,
+    ScriptedClient,
+    ScriptedClients,
+    client_stream,
+    operations_of,
+)
 from harness.run.final_reads import Cells, FinalReads, read_all
 from harness.run.generators.base import NEMESIS, Generator, Worker, seconds
 from harness.run.generators.flow import Clients, Nemesis, Of, Phases, Together, UntilOk
 from harness.run.generators.timing import At, Patience, Spaced, TimeLimit, Until
 from harness.run.interpreter import HarnessError, Interpreter
 from harness.run.nemesis import NemesisClient
-from harness.run.process_clients import ProcessClient, client_stream, operations_of
 from harness.run.recorder import Recorder
-from harness.run.scripted_clients import STRAND_WORKERS, ScriptedClient, ScriptedClients
 from harness.run.strands.player import Player
 from harness.run.trace_tail import Followed
 from harness.run.world import RealWorld, World, note_wrong_answer

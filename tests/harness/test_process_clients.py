@@ -9,8 +9,8 @@ import pytest
 from checkers.history import EventType
 from checkers.history.json_text import DEPTH_MAX
 from harness.errors import WrongAnswerError
+from harness.run.clients import ProcessClient, client_stream, operations_of
 from harness.run.generators.base import Context
-from harness.run.process_clients import ProcessClient, client_stream, operations_of
 from workloads.base import Completion, Op, Role
 
 GIVES_NOTHING = SimpleNamespace(client=lambda _: None, operations=lambda *_: None)

@@ -22,7 +22,7 @@ from cluster.systems.kafka import kind as kafka
 from harness.plan.document import from_document
 from harness.plan.plan import Plan
 from harness.plan.stored_document import checks_for
-from harness.run import scripted_clients
+from harness.run import clients as scripted_clients
 from harness.run.final_reads import SENTINEL_PREFIX, Cells, read_all
 from harness.run.final_reads import _read_node as read_node
 from harness.run.interpreter import HarnessError

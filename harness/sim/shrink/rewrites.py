@@ -10,7 +10,7 @@ from checkers.history import EventType
 from harness.plan.document import FIND_BROKERS
 from harness.plan.plan import Plan
 from harness.plan.strands import Condition, ScriptedOp, Step
-from harness.run.scripted_clients import STRAND_WORKERS
+from harness.run.clients import STRAND_WORKERS
 from harness.sim.play import Played
 
 _IDLE_MS = 1_000.0
