@@ -8,10 +8,11 @@ of the median of as many packets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
-from cluster.backends.abilities import LinkShape, ShapeMeasure
+from cluster.backends.abilities import LinkShape, ShapeMeasure, Shaping
+from cluster.backends.terms import ONE_NODE, Probe
 
 PERFECT = LinkShape()
 
@@ -35,6 +36,21 @@ def combine(shapes: Iterable[LinkShape]) -> LinkShape:
         if part.name != "rate_kbit_s"
     }
     return LinkShape(**worst, rate_kbit_s=min(rates, default=None))
+
+
+async def try_shape(shaping: Shaping, nodes: Sequence[str], shape: LinkShape) -> Probe:
+    """Give the first link the shape, measure, give back what it had. Raises BackendError."""
+    if len(nodes) < 2:
+        return ONE_NODE
+    link = (nodes[0], nodes[1])
+    before, back = (shaping.shapes().get(each, PERFECT) for each in (link, link[::-1]))
+    try:
+        await shaping.shape({link: shape})
+        seen = await shaping.measure(link)
+    finally:
+        await shaping.shape({link: before})
+    missing = "; ".join(missing_effects(shape, back, seen))
+    return Probe(possible=not missing, reason=missing)
 
 
 def missing_effects(shape: LinkShape, back: LinkShape, seen: ShapeMeasure) -> list[str]:

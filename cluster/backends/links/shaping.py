@@ -21,9 +21,9 @@ from cluster.backends.base import BackendError, Link, Probe
 from cluster.backends.hosts import AgentHost, all_of
 from cluster.backends.links.probe import LinkProber
 from cluster.backends.links.rules import table_name
-from cluster.backends.links.shapes import PERFECT, missing_effects
+from cluster.backends.links.shapes import PERFECT, try_shape
 from cluster.backends.packages import install
-from cluster.backends.terms import ONE_NODE, HostAwayError
+from cluster.backends.terms import HostAwayError
 
 _MARK = 0x6B70
 """Of packets that the shaper repeats, so that they are not queued again."""
@@ -49,19 +49,10 @@ class HostShaping:
 
     async def probe(self, shape: LinkShape) -> Probe:
         """Give a link the shape, measure, take it away; for clusters that nobody uses yet."""
-        if len(self._hosts) < 2:
-            return ONE_NODE
-        first, second, *_ = self._hosts
-        link = (first, second)
         try:
-            await self.shape({link: shape})
-            measure = await self.measure(link)
+            return await try_shape(self, tuple(self._hosts), shape)
         except BackendError as error:
             return Probe(possible=False, reason=str(error), remedy=_remedy(str(error)))
-        finally:
-            await self.shape({link: PERFECT})
-        missing = "; ".join(missing_effects(shape, PERFECT, measure))
-        return Probe(possible=not missing, reason=missing)
 
     async def shape(self, links: Mapping[Link, LinkShape]) -> None:
         """See `Shaping.shape`. What a host refuses stays remembered, so that a heal undoes it."""

@@ -19,7 +19,7 @@ from cluster.backends.abilities import LinkShape, ShapeMeasure
 from cluster.backends.base import BackendError, Link, Probe
 from cluster.backends.links.messages import KINDS, Held, Hold
 from cluster.backends.links.proxy import LinkProxies, Way
-from cluster.backends.links.shapes import PERFECT, missing_effects
+from cluster.backends.links.shapes import PERFECT, try_shape
 
 _PROBES = 12
 _TIMEOUT_S = 2.0
@@ -42,14 +42,7 @@ class LocalShaping:
             return Probe(possible=False, reason=_NO_PACKETS, remedy="--backend netns")
         if len(self._nodes) < 2 or not self._proxies.are_open:
             return Probe(possible=False, reason="there is no link to try until two nodes are up")
-        link = (self._nodes[0], self._nodes[1])
-        await self.shape({link: shape})
-        try:
-            seen = await self.measure(link)
-        finally:
-            await self.shape({link: PERFECT})
-        missing = "; ".join(missing_effects(shape, PERFECT, seen))
-        return Probe(possible=not missing, reason=missing)
+        return await try_shape(self, self._nodes, shape)
 
     async def shape(self, links: Mapping[Link, LinkShape]) -> None:
         if not all(_is_delay(shape) for shape in links.values()):

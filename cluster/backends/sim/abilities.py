@@ -26,12 +26,11 @@ from cluster.backends.abilities import (
     ShapeMeasure,
 )
 from cluster.backends.base import BackendError, Link, NodeState, Probe
-from cluster.backends.links.shapes import PERFECT, missing_effects
+from cluster.backends.links.shapes import PERFECT, try_shape
 from cluster.backends.sim import medium
 from cluster.backends.sim.links import Hold, travel_ms
 from cluster.backends.sim.mesh import Mesh
 from cluster.backends.sim.world import SimWorld
-from cluster.backends.terms import ONE_NODE
 from cluster.systems.base import Damageable
 
 _STROBE_MS = 10.0
@@ -303,16 +302,7 @@ class SimShaping:
     async def probe(self, shape: LinkShape) -> Probe:
         if shape.rate_kbit_s is not None:
             return Probe(possible=False, reason=_NO_RATE, remedy="--backend netns")
-        if len(self._nodes) < 2:
-            return ONE_NODE
-        link = (self._nodes[0], self._nodes[1])
-        before = self.shapes().get(link, PERFECT)
-        await self.shape({link: shape})
-        seen = await self.measure(link)
-        await self.shape({link: before})
-        back = self.shapes().get(link[::-1], PERFECT)
-        missing = "; ".join(missing_effects(shape, back, seen))
-        return Probe(possible=not missing, reason=missing)
+        return await try_shape(self, self._nodes, shape)
 
     async def shape(self, links: Mapping[Link, LinkShape]) -> None:
         if any(shape.rate_kbit_s is not None for shape in links.values()):
