@@ -13,6 +13,7 @@ from cluster.backends.sim import loop
 from cluster.backends.sim.kafka.jvm import jvm_of
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
+from cluster.backends.sim.world import SimWorld
 from cluster.systems.kraft import NODE_SETTINGS
 from harness.plan.document import from_document, in_simulation
 from harness.run.phases import Run, conduct
@@ -122,7 +123,8 @@ def simulate(load: Load, seed: int) -> Measured:
     )
     scheduler = Scheduler()
     settings = {LINGER: load.linger_ms}
-    backend = SimBackend(load.nodes, seed, "bench", node_settings=settings, scheduler=scheduler)
+    world = SimWorld(load.nodes, seed, run_id="bench", node_settings=settings, scheduler=scheduler)
+    backend = SimBackend(world)
     monitor = watch(backend.world) if load.monitor else None
     journal = _Journal()
 

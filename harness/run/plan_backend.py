@@ -15,6 +15,7 @@ from checkers.evidence import WORLD_CLOCK
 from cluster.backends.base import Backend
 from cluster.backends.registry import BACKENDS, SIM, BackendRequest
 from cluster.backends.sim.incarnation import Incarnation
+from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.world import SimWorld
 from cluster.backends.terms import Need
 from cluster.mutants import apply_mutant
@@ -84,26 +85,30 @@ def place_of(
         )
 
 
+def world_of(plan: Plan, run_id: str, scheduler: Scheduler) -> SimWorld:
+    """Make a plan's simulated world, in which nothing runs yet. Raises SettingError."""
+    from cluster.backends.sim.programs import program_of  # noqa: PLC0415
+
+    return SimWorld(
+        plan.nodes,
+        plan.seed,
+        settings=plan.world,
+        node_settings=plan.node_settings,
+        run_id=run_id,
+        mutant=plan.mutant,
+        scheduler=scheduler,
+        program=program_of(plan.system, request_of(plan)),
+    )
+
+
 @contextlib.contextmanager
 def _simulation(plan: Plan, run_folder: Path) -> Iterator[Place]:
     """One process holds all nodes, so a mutant is applied for as long as the run lasts."""
     from cluster.backends.sim import loop  # noqa: PLC0415
-    from cluster.backends.sim.programs import program_of  # noqa: PLC0415
-    from cluster.backends.sim.scheduler import Scheduler  # noqa: PLC0415
     from cluster.backends.sim.sim_backend import SimBackend  # noqa: PLC0415
 
     scheduler = Scheduler()
-    backend = SimBackend(
-        plan.nodes,
-        plan.seed,
-        run_folder.name,
-        settings=plan.world,
-        node_settings=plan.node_settings,
-        mutant=plan.mutant,
-        run_folder=run_folder,
-        scheduler=scheduler,
-        program=program_of(plan.system, request_of(plan)),
-    )
+    backend = SimBackend(world_of(plan, run_folder.name, scheduler), run_folder)
 
     def run(work: Work, on_signal: Callable[[int], None]) -> None:
         try:

@@ -26,16 +26,14 @@ from cluster.backends.base import BackendError, Death, NodeState
 from cluster.backends.sim import loop as virtual
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.incarnation import Incarnation, TraceFields
-from cluster.backends.sim.programs import program_of
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.node.ports import nothing
 from harness.plan.plan import Plan
-from harness.plan.system_request import request_of
 from harness.run.final_reads import FinalReads
 from harness.run.observer import Leadership, Observer
 from harness.run.phases import NO_READS, Run, conduct
-from harness.run.plan_backend import Watch
+from harness.run.plan_backend import Watch, world_of
 from harness.run.recorder import Journal, Recorder
 from harness.run.strands.player import Player
 from harness.run.strands.progress import Act
@@ -202,18 +200,8 @@ class _DrawnWorld:
     ) -> None:
         self.timers: Scheduler = Scheduler()
         self.first_bound_s = self.bound_s = plan.bounds.liveness_ms / 1000.0
-        self.backend = SimBackend(
-            plan.nodes,
-            plan.seed,
-            "sim",
-            settings=plan.world,
-            node_settings=plan.node_settings,
-            mutant=plan.mutant,
-            run_folder=run_folder,
-            scheduler=self.timers,
-            program=program_of(plan.system, request_of(plan)),
-        )
-        world = self.backend.world
+        world = world_of(plan, "sim", self.timers)
+        self.backend = SimBackend(world, run_folder)
         # The monitor first: it must judge an event before a strand acts on it.
         watcher = watch(
             world,

@@ -13,6 +13,7 @@ from cluster.backends.sim import loop
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.sim_backend import SimBackend
+from cluster.backends.sim.world import SimWorld
 from cluster.node.ports import Clock
 from cluster.node.runtime.clock import LoopClock
 from cluster.systems.kraft import KraftSystem
@@ -61,15 +62,15 @@ class SimArm:
 
     def play(self, work: Work, folder: Path, nodes: int, settings: Mapping[str, int]):
         scheduler = Scheduler()
-        backend = SimBackend(
+        world = SimWorld(
             nodes,
             1,
-            folder.name,
+            run_id=folder.name,
             settings=self._settings,
             node_settings=settings,
-            run_folder=folder,
             scheduler=scheduler,
         )
+        backend = SimBackend(world, folder)
         monitor = watch(backend.world)
         ImageWatch(backend.world, monitor)
         loop.run(work(backend, backend.clock), scheduler)

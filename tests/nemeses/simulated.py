@@ -9,6 +9,7 @@ from cluster.backends.sim import loop
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.sim_backend import SimBackend
+from cluster.backends.sim.world import SimWorld
 from harness.sim.world_sight import watch
 from nemeses.base import Injection, View
 from nemeses.drive import inject
@@ -39,9 +40,10 @@ def in_world(
 ) -> Watcher:
     """Run a test's body on a view of a quorum that has elected its leader."""
     scheduler = Scheduler()
-    backend = SimBackend(
-        nodes, 3, "test", settings=settings, node_settings=node_settings, scheduler=scheduler
+    world = SimWorld(
+        nodes, 3, run_id="test", settings=settings, node_settings=node_settings, scheduler=scheduler
     )
+    backend = SimBackend(world)
     monitor = watch(backend.world)
 
     async def whole() -> None:

@@ -4,7 +4,7 @@ It runs inside a `cluster.backends.sim.loop.VirtualTimeLoop` whose scheduler it 
 harness's coroutines and the nodes share one virtual time:
 
     scheduler = Scheduler()
-    backend = SimBackend(3, seed=7, run_id="r", scheduler=scheduler)
+    backend = SimBackend(SimWorld(3, 7, scheduler=scheduler))
     reads = loop.run(conduct(Run(plan, backend, Recorder(journal, ...), backend.clock)), scheduler)
 
 A start and a graceful stop take virtual time, as on real hosts. Every other coroutine of `Backend`
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,8 +37,7 @@ from cluster.backends.sim.abilities import SimShaping, sim_abilities
 from cluster.backends.sim.incarnation import WALL_ORIGIN_MS
 from cluster.backends.sim.mesh import Mesh, Reply
 from cluster.backends.sim.scheduler import Entry, Scheduler
-from cluster.backends.sim.settings import SimSettings
-from cluster.backends.sim.world import Program, SimWorld
+from cluster.backends.sim.world import SimWorld
 from cluster.node.assembly import NodeSignal
 from cluster.node.log.metadata.snapshot import SUFFIX
 from cluster.node.log.storage.segment import METADATA_DIRECTORY
@@ -131,35 +130,13 @@ class SimBackend:
 
     name = "sim"
 
-    def __init__(
-        self,
-        node_count: int,
-        seed: object,
-        run_id: str,
-        *,
-        settings: SimSettings | None = None,
-        node_settings: Mapping[str, int] | None = None,
-        mutant: str | None = None,
-        run_folder: Path | None = None,
-        scheduler: Scheduler | None = None,
-        program: Callable[[SimWorld], Program] | None = None,
-    ) -> None:
-        """`mutant` is for traces only; `program`: as of `SimWorld`. Raises SettingError."""
-        self.world = SimWorld(
-            node_count,
-            seed,
-            settings=settings,
-            node_settings=node_settings,
-            run_id=run_id,
-            mutant=mutant,
-            scheduler=scheduler,
-            program=program,
-        )
-        self.nodes = self.world.names
-        self.clock = SimClock(self.world.scheduler)
-        self._shaping = SimShaping(self.world.mesh, self.nodes)
+    def __init__(self, world: SimWorld, run_folder: Path | None = None) -> None:
+        self.world = world
+        self.nodes = world.names
+        self.clock = SimClock(world.scheduler)
+        self._shaping = SimShaping(world.mesh, self.nodes)
         self._abilities = replace(
-            sim_abilities(self.world), shaping=self._shaping, requests=SimRequests(self.world)
+            sim_abilities(world), shaping=self._shaping, requests=SimRequests(world)
         )
         self._run_folder = run_folder
         self._down = False

@@ -155,13 +155,12 @@ class OwnProgram:
         node_settings: Mapping[str, int] | None,
         mutant: str | None,
         run_id: str,
-        root: str,
     ) -> None:
         """Raises SettingError for a node setting that does not exist."""
         self._world = world
         self._mutant = mutant
         self._system = KraftSystem(node_settings)
-        self._place = (run_id, root)
+        self._run_id = run_id
         self._configs = {name: self.config(node) for name, node in world.nodes.items()}
 
     def folders(self, node: SimNode) -> Iterable[PurePath]:
@@ -189,12 +188,12 @@ class OwnProgram:
 
     def config(self, node: SimNode, *, is_static: bool = True) -> NodeConfig:
         """Return the configuration of a node; `is_static`: which names the voters."""
-        (run_id, root), name, world = self._place, node.name, self._world
+        name, world = node.name, self._world
         placement = Placement(
             name=name,
             node_id=node.node_id,
-            run_id=run_id,
-            folder=PurePath(root, name),
+            run_id=self._run_id,
+            folder=PurePath("/sim", name),
             interpreter=sys.executable,
             client=world.endpoint(name, "CLIENT"),
             controller=world.endpoint(name, "CONTROLLER"),
@@ -222,7 +221,6 @@ class SimWorld:
         run_id: str = "sim",
         mutant: str | None = None,
         scheduler: Scheduler | None = None,
-        root: str = "/sim",
         program: Callable[[SimWorld], Program] | None = None,
     ) -> None:
         """`mutant` is only recorded in the traces: the caller applies it (`cluster.mutants`).
@@ -257,9 +255,7 @@ class SimWorld:
         self.voters = self.names[: node_count - self.settings.observers]
         """The voters of the configuration."""
         self.program: Program = (
-            OwnProgram(self, node_settings, mutant, run_id, root)
-            if program is None
-            else program(self)
+            OwnProgram(self, node_settings, mutant, run_id) if program is None else program(self)
         )
         for node in self.nodes.values():
             node.add_disks(self.program.folders(node), self.settings, seed)

@@ -74,7 +74,9 @@ def campaign(seed=1, nodes=3, settings=None, monitor=True, **plan):
     scheduler = Scheduler()
     document = {"seed": seed, "nodes": nodes, "duration_s": 25, "concurrency": 6, "rate_per_s": 60}
     document |= plan
-    backend = SimBackend(nodes, seed, "test", settings=settings, scheduler=scheduler)
+    backend = SimBackend(
+        SimWorld(nodes, seed, run_id="test", settings=settings, scheduler=scheduler)
+    )
     watching = watch(backend.world) if monitor else None
     if watching is not None:
         ImageWatch(backend.world, watching)

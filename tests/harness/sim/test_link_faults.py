@@ -6,6 +6,7 @@ from cluster.backends.abilities import LinkShape
 from cluster.backends.sim import loop
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
+from cluster.backends.sim.world import SimWorld
 from nemeses.drive import heal, inject
 from tests.running import running
 from tests.views import StubView
@@ -14,7 +15,7 @@ from tests.views import StubView
 def run(body, nodes: int = 3) -> list[object]:
     """Run an async test body on a view of a simulated cluster; returns what it collects."""
     scheduler = Scheduler()
-    backend = SimBackend(nodes, 5, "run", scheduler=scheduler)
+    backend = SimBackend(SimWorld(nodes, 5, run_id="run", scheduler=scheduler))
     found: list[object] = []
 
     async def whole() -> None:

@@ -84,7 +84,7 @@ class KafkaProgram:
         if OWN in self._runs.values():
             own = {key: value for key, value in node_settings.items() if key in NODE_SETTINGS}
             settings = {**SETTINGS, **own, REGISTRATION: 0}
-            self._own = OwnProgram(world, settings, None, "sim", "/sim")
+            self._own = OwnProgram(world, settings, None, "sim")
         self._agree_on_versions()
         if is_dynamic:
             for name in world.voters:
