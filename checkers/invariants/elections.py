@@ -273,7 +273,7 @@ class DurableVote(Invariant):
         held = sight.quorum_state(node)
         if isinstance(held, str):
             return Broken(f"{node}: {held}")
-        asked = Election(fields["epoch"], fields["leader_id"], fields["voted_id"])
+        asked = Election.of(fields)
         if held == asked:
             return None
         return Broken(

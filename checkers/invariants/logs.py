@@ -156,7 +156,7 @@ class Recovery(Invariant):
     def on_opened(self, node: str, fields: Fields) -> Broken | None:
         known, sight = self.quorum.elections.get(node), self.quorum.sight
         held = None if sight is None else sight.quorum_state(node)
-        if sight is None or known is None or isinstance(held, str) or _follows(held, known):
+        if sight is None or known is None or isinstance(held, str) or may_follow(held, known):
             return None
         return Broken(f"{node} had stored {known} and recovered {held or 'no quorum-state'}")
 
@@ -167,7 +167,7 @@ class Recovery(Invariant):
         return Broken(f"{node} had fsynced all below {expected}, and its log ends at {end_offset}")
 
 
-def _follows(held: Election | None, known: Election) -> bool:
+def may_follow(held: Election | None, known: Election) -> bool:
     """Whether a quorum-state file may hold this after a node had stored what is known."""
     if held is None or held.epoch != known.epoch:
         return held is not None and held.epoch > known.epoch

@@ -244,7 +244,7 @@ class Quorum:
             self.entered.add(epoch)
             self.leads.pop(node, None)
         if fields.get("state") in PERSISTED:
-            self.elections[node] = Election(epoch, fields["leader_id"], fields["voted_id"])
+            self.elections[node] = Election.of(fields)
         if fields.get("state") == "Leader":
             self.leads[node] = epoch
             self.led.add((node, epoch))

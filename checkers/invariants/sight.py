@@ -27,6 +27,11 @@ class Election:
     leader_id: int
     voted_id: int
 
+    @classmethod
+    def of(cls, fields: Fields) -> Election:
+        """Return what a file holds of the state that an event names."""
+        return cls(fields["epoch"], fields["leader_id"], fields["voted_id"])
+
     def __str__(self) -> str:
         leader, vote = (
             f"n{i}" if i != NO_NODE else "none" for i in (self.leader_id, self.voted_id)

@@ -17,7 +17,8 @@ from typing import Any
 from checkers.invariants.commits import surplus_mark
 from checkers.invariants.electorate import ANY, voters_of
 from checkers.invariants.fold import Broken, Invariant, Order, rules_of
-from checkers.invariants.sight import NO_NODE, Fields, node_name
+from checkers.invariants.logs import may_follow
+from checkers.invariants.sight import NO_NODE, Election, Fields, node_name
 
 
 class TracedFlush(Invariant):
@@ -334,7 +335,7 @@ class KeptState(_OfReplicas):
 
     name = "kept-state"
     source = "KIP-595: a vote is kept; docs/evidence.md: a state is traced once it is persisted"
-    reads = frozenset({"state", "recovered"})
+    reads = frozenset({"state"})
     own = True
 
     _static: dict[str, Collection[str]] = field(default_factory=dict)
@@ -344,10 +345,9 @@ class KeptState(_OfReplicas):
         self._static[node] = voters_of(fields).keys() if static else ()
 
     def on_state(self, node: str, fields: Fields) -> None:
-        self._known[node] = fields["epoch"], fields["leader_id"], fields["voted_id"]
+        self._known[node] = Election.of(fields)
 
     def on_quorum_state(self, node: str, fields: Fields) -> Broken | None:
-        epoch, leader, voted = self._known.get(node, (0, NO_NODE, NO_NODE))
         voters = {node_name(voter) for voter in fields.get("current_voters", ())}
         configured = set(self._static.get(node, ()))
         if voters and configured and voters != configured:
@@ -355,20 +355,10 @@ class KeptState(_OfReplicas):
                 f"the quorum-state of {node} names the voters {', '.join(sorted(voters))}, which "
                 f"are {', '.join(sorted(configured))}"
             )
-        found = fields["epoch"], fields["leader_id"], fields["voted_id"]
-        ours = _node_name(found[1]) == node  # a leader's vote for itself is not kept
-        forgets = found[0] < epoch or (
-            found[0] == epoch
-            and (
-                leader not in (NO_NODE, found[1]) or (voted not in (NO_NODE, found[2]) and not ours)
-            )
-        )
-        if not forgets:
+        known, held = self._known.get(node), Election.of(fields)
+        if known is None or may_follow(held, known):
             return None
-        return Broken(
-            f"the quorum-state of {node} is (epoch {found[0]}, leader {found[1]}, vote {found[2]}),"
-            f" though it had (epoch {epoch}, leader {leader}, vote {voted})"
-        )
+        return Broken(f"the quorum-state of {node} is of {held}, though it had traced {known}")
 
 
 class VotersAgree(Invariant):

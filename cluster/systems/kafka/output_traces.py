@@ -1,8 +1,8 @@
 """The trace of a Kafka node, made from what its loggers write to its output.
 
 Lines are `nanoseconds|level|logger|message`, by the machine's monotonic clock. Everything else is
-left out: half a line that a kill left, continued messages, stack traces but for what a fatal fault
-or the failure of a log directory was caused by.
+left out: half a line that a kill left, one with the half before it that a full disk took, continued
+messages, stack traces but for what a fatal fault or the failure of a log directory was caused by.
 
 | logger | message | event |
 |---|---|---|
@@ -52,6 +52,8 @@ _NO_ID: Final = "A" * 22
 _KNOW_VOTERS: Final = frozenset({"KafkaRaftClient", "KRaftControlRecordStateMachine"})
 
 _LINE: Final = re.compile(r"(\d{1,19})\|([A-Z]+)\|([\w.$]+)\|(.*)")
+_SECOND: Final = re.compile(r"\d\|[A-Z]+\|[\w.$]+\|")
+"""Where another line begins behind half a line: where the half ends is not known."""
 _LOADED: Final = re.compile(
     r"\[LogLoader partition=__cluster_metadata-0, .*?\] Loading producer state till offset (\d+)"
 )
@@ -124,7 +126,7 @@ class OutputReader:
     def _events(self, line: bytes) -> Iterator[Event]:
         text = line.decode("utf-8", "replace")
         found = _LINE.fullmatch(text)
-        if found is None:
+        if found is None or _SECOND.search(found[4]):
             if self._fault is not None and (cause := _CAUSE.fullmatch(text)) is not None:
                 self._fault["reason"] += f"; {cause[1]}"
             return

@@ -211,6 +211,13 @@ def test_leader_and_vote_of_a_state_are_read_in_every_release(state, leader, vot
     assert (event["epoch"], event["leader_id"], event["voted_id"]) == (3, leader, vote)
 
 
+def test_half_a_line_and_the_next_one_behind_it_are_no_state():
+    state = "1|INFO|a.QuorumState|Completed transition to FollowerState(epoch=1"
+    lines = f"{state}7, leader=2) from x\n{state}{state}7, leader=2) from x\n"
+    [event] = OutputReader().take(lines.encode()).splitlines()
+    assert json.loads(event)["epoch"] == 17, "and not 11"
+
+
 def test_a_log_that_a_snapshot_replaced_leaves_its_node_in_its_epoch():
     lines = (
         "1|INFO|a.QuorumState|Completed transition to FollowerState(epoch=9, leader=2) from x\n"
@@ -710,7 +717,7 @@ def judged(run):
 def test_a_good_run_passes_and_names_what_was_not_judged():
     result, kinds = judged(kafka_run())
     assert (result.status, kinds) == (Status.PASS, set())
-    assert result.summary.startswith("17 invariants hold")
+    assert result.summary.startswith("18 invariants hold")
     left_out = result.statistics["left_out"]
     assert left_out["majority-durable"] == "the system does not trace: fetch, flush, voters"
     assert left_out["majority-counted"] == "the system does not trace: hw.replicas"
@@ -831,6 +838,26 @@ def test_a_voter_is_left_with_all_that_it_announced_as_committed(end_offset, dir
     states = {**run.evidence.quorum_states, "n2": {**left, "directoryId": directory}}
     result, _ = judged(replace(run, evidence=replace(run.evidence, quorum_states=states)))
     assert result.status is status, result
+
+
+@pytest.mark.parametrize(
+    ("leader", "left", "kinds"),
+    [
+        (-1, (1, 1, 1), set()),
+        (-1, (1, 1, -1), set()),  # until 3.9 whoever follows keeps no vote
+        (-1, (2, -1, -1), set()),
+        (-1, (1, -1, -1), {"kept-state"}),
+        (1, (1, 1, -1), {"kept-state"}),
+        (1, (1, -1, 1), {"kept-state"}),
+    ],
+)
+def test_a_quorum_state_file_holds_the_state_that_was_printed_last(leader, left, kinds):
+    run = kafka_run(n2=[state(1, leader=leader, voted=1, name="Unattached")])
+    names = ("leaderEpoch", "leaderId", "votedId")
+    states = run.evidence.quorum_states
+    states = {**states, "n2": {**states["n2"], **dict(zip(names, left, strict=True))}}
+    result, found = judged(replace(run, evidence=replace(run.evidence, quorum_states=states)))
+    assert (result.status, found) == (Status.FAIL if kinds else Status.PASS, kinds)
 
 
 def test_logs_that_differ_below_the_high_watermark_are_reported():
