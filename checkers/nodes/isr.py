@@ -47,7 +47,7 @@ from checkers.evidence.evidence_result import evidence_result, without_log
 from checkers.evidence.trace_fields import well_formed
 from checkers.nodes.fences import SESSION_MS, unfenced_dead
 from checkers.nodes.in_sync import newest_records
-from checkers.nodes.snapshots import Image, Key, Value, beginning, image_of
+from checkers.nodes.snapshots import Image, Key, Value, beginning, image_of, unknown_beginning
 from checkers.partition_logs.columns import RENEW
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
@@ -86,7 +86,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             apart = {str(each.key).rpartition("-")[0] for each in run.operations if each.f == RENEW}
         known = beginning(evidence, log)
         if known is None:
-            missing.append(f"{node} (the snapshot at offset {log[0].offset}, where its log begins)")
+            missing.append(unknown_beginning(log))
         else:
             oldest, log = known
             replay.image = image_of(oldest.records)

@@ -5,7 +5,8 @@ the journal (what clients were answered), the nodes' logs, and the final reads.
 
 - *Answers and logs.* Every acknowledged operation left its record in the newest of the final logs,
   and every committed record of a client's key is of an operation that may have had an effect
-  (`checkers.evidence.effects`).
+  (`checkers.evidence.effects`). No level of a feature goes back that nobody asked for
+  (`level-went-back`).
 - *Logs and final reads.* A node's final read shows each cell and topic as the log has it at some
   offset from the sentinel's on (`harness.run.final_reads`): what a node serves is the replay of the
   committed log (KIP-631). Cells are those of names that begin with `kraftprobe.`.
@@ -31,11 +32,13 @@ import numpy as np
 from checkers.evidence import FINAL_READS, Evidence, FinalRead, LogRecord
 from checkers.evidence.effects import CELLS, LOST, RULES, Places, cell_of, effects_of
 from checkers.evidence.evidence_result import evidence_result, without_log
+from checkers.evidence.extent import Extent
 from checkers.evidence.order import out_of_order
 from checkers.history.recorded import columns_of, statements
 from checkers.nodes.answered import TRACED, Joined, join
 from checkers.nodes.in_sync import newest_records
-from checkers.nodes.snapshots import Image, beginning, image_of
+from checkers.nodes.snapshots import Image, beginning, image_of, unknown_beginning
+from checkers.nodes.upgrades import KRAFT, SETBACK, setbacks
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -62,20 +65,15 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     log = newest_records(evidence)
     known = beginning(evidence, log) if log else None
     if known is None:
-        notes.append("no log reaches back to offset 0 or to a snapshot that is there")
+        missing += [unknown_beginning(log)] if log else []
     else:
-        if workload not in RULES:
-            notes.append(f"no rule says what operations of {workload} leave in a log")
-        elif log[0].offset > 0:
-            notes.append(
-                "the logs begin behind a snapshot, so operations are not looked for in them"
-            )
-        else:
-            found = run.audit_effects(workload, log, run.operations, evidence.announced_end())
-            lost = [a for a in found if a["kind"] == LOST]
-            rest = [a for a in found if a["kind"] != LOST]
-            (anomalies if run.extent.finished else doubts).extend(lost)
-            (anomalies if run.extent.closed else doubts).extend(rest)
+        unlooked = _why_unlooked(workload, log)
+        notes += [unlooked] if unlooked else []
+        found = list(setbacks(log, run.notes))
+        if not unlooked:
+            found += run.audit_effects(workload, log, run.operations, evidence.announced_end())
+        for each in found:
+            (anomalies if _is_sure(each, run.extent) else doubts).append(each)
         if not run.extent.outlived and not cancelled():
             base = image_of(known[0].records)
             end_offset, nodes = log[-1].offset + 1, options.get("nodes")
@@ -110,6 +108,22 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         looked_at=looked_at,
         statistics={"records": looked_at, "not_judged": notes},
     )
+
+
+def _why_unlooked(workload: str, log: Sequence[LogRecord]) -> str:
+    """Say why operations are not looked for in a log; empty where they are."""
+    if workload not in RULES:
+        return f"no rule says what operations of {workload} leave in a log"
+    if log[0].offset > 0:
+        return "the logs begin behind a snapshot, so operations are not looked for in them"
+    return ""
+
+
+def _is_sure(found: Anomaly, extent: Extent) -> bool:
+    """Whether nothing that the journal of a prefix lacks may explain it."""
+    if found["kind"] in (LOST, SETBACK):
+        return extent.finished or found.get("feature") == KRAFT
+    return extent.closed
 
 
 def _places(run: RunInput, workload: str, log: Sequence[LogRecord]) -> Places | None:

@@ -258,6 +258,11 @@ def beginning(
     return oldest, log[bisect_left(log, oldest.offset, key=lambda record: record.offset) :]
 
 
+def unknown_beginning(log: Sequence[LogRecord]) -> str:
+    """Name what is missing where there is no `beginning`."""
+    return f"{log[-1].node} (the snapshot at offset {log[0].offset}, where its log begins)"
+
+
 def differences(sum_: Image, snapshot: Image, by: str = "the log") -> Iterator[str]:
     """Name each key in which a snapshot differs from what `by` has, and how."""
     for key in sorted(sum_.keys.keys() | snapshot.keys.keys()):

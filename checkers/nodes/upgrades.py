@@ -3,8 +3,6 @@
 From the log of the quorum, and from what the nemesis journaled of its faults `finalize` (answers of
 leaders to UpdateFeatures) and `upgrade` (what the processes printed):
 
-- `level-went-back`: a feature has a lower level than before, though nobody asked for a downgrade to
-  it that may have been accepted; kraft.version never goes back.
 - `refused-change-made`: a level that was asked for, and refused each time, is in the log.
 - `level-lost`: a level whose change was acknowledged is not in the log, or a log lacks its
   record and has later ones in common with a log that holds it. kraft.version is in the log where
@@ -21,8 +19,9 @@ broker that was fenced for no reason (`checkers.nodes.fences`).
 UNDER-EXERCISED: fewer of the plan's upgrades and finalizations took effect than it has. A level
 that was final already is no effect where a node got a new release later: nobody asked for that.
 
-Cannot see: what a node supports that never registered; levels that a snapshot replaced, where the
-log begins above 0. Complexity: O(records x nodes).
+Check `records` judges, of all runs, that no level goes back (`setbacks`). Cannot see: what a node
+supports that never registered; levels that a snapshot replaced, where the log begins above 0.
+Complexity: O(records x nodes).
 """
 
 from __future__ import annotations
@@ -46,7 +45,8 @@ from porcupine_py.search.outcome import Cancelled, never
 
 NAME: Final = "upgrade"
 UPGRADE, FINALIZE = "upgrade", "finalize"
-_KRAFT: Final = "kraft.version"
+KRAFT: Final = "kraft.version"
+SETBACK: Final = "level-went-back"
 _ACCEPTED: Final = "none"
 _REFUSALS: Final = frozenset(
     {"invalid_update_version", "feature_update_failed", "invalid_request", "unsupported_version"}
@@ -67,17 +67,17 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     evidence = run.required_evidence
     missing = without_log(evidence)
     log = newest_records(evidence)
-    asked = [note for note in _injections(run.notes, FINALIZE) if _level(note) is not None]
+    asked = _requests(run.notes)
     changes = list(_changes(log))
-    anomalies = [*_went_back(changes, asked), *_refusals_made(changes, asked)]
+    anomalies = list(_refusals_made(changes, asked))
     lost = list(_losses(changes, asked)) if log and log[0].offset == 0 else []
     lost += _gaps(evidence)
     sure = run.extent.finished and not missing
     upgrades = _injections(run.notes, UPGRADE)
     doubts = [] if sure else lost
     if not run.extent.finished:  # it says nothing of the change that it was just asking for
-        doubts = [*(found for found in anomalies if found["feature"] != _KRAFT), *doubts]
-        anomalies = [found for found in anomalies if found["feature"] == _KRAFT]
+        doubts = [*(found for found in anomalies if found["feature"] != KRAFT), *doubts]
+        anomalies = [found for found in anomalies if found["feature"] == KRAFT]
     anomalies += _above_support(log)
     doubts += _other_releases(upgrades, evidence)
     doubts += fences.fence_doubts(run, evidence, log, options.get("session_ms", fences.SESSION_MS))
@@ -114,6 +114,10 @@ def _injections(notes: Sequence[Event], fault: str) -> list[Event]:
     ]
 
 
+def _requests(notes: Sequence[Event]) -> list[Event]:
+    return [note for note in _injections(notes, FINALIZE) if _level(note) is not None]
+
+
 def _level(note: Event) -> tuple[str, int] | None:
     detail = note.value["detail"]
     feature, level = detail.get("feature"), detail.get("level")
@@ -142,8 +146,8 @@ def _changes(log: Sequence[LogRecord]) -> Iterator[tuple[LogRecord, str, int]]:
     """Yield each record of a level, the feature and the level."""
     for record in log:
         level: object = None
-        name: object = _KRAFT
-        if record.kind == "FeatureLevelRecord" and record.value.get("name") != _KRAFT:
+        name: object = KRAFT
+        if record.kind == "FeatureLevelRecord" and record.value.get("name") != KRAFT:
             name, level = record.value.get("name"), record.value.get("featureLevel")
         elif record.kind == "control:KRAFT_VERSION":
             level = record.value.get("kraftVersion")
@@ -158,10 +162,15 @@ def _now(changes: Changes) -> dict[str, int]:
     return {name: level for _, name, level in changes}
 
 
-def _went_back(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly]:
+def setbacks(log: Sequence[LogRecord], notes: Sequence[Event]) -> Iterator[Anomaly]:
+    """Find levels below those before, though nobody asked for that, or no leader accepted it.
+
+    kraft.version never goes back.
+    """
+    changes = list(_changes(log))
     lowered = Counter[tuple[str, int] | None]()
     """How often a level may have been gone back to: once for each request that was not refused."""
-    for note in asked:
+    for note in _requests(notes):
         if note.value["detail"].get("change") in _DOWNGRADES:
             lowered[_level(note)] += sum(answer not in _REFUSALS for answer in _answers(note))
     for feature in sorted(_now(changes)):
@@ -170,12 +179,12 @@ def _went_back(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly]:
             if level >= before:
                 continue
             lowered[feature, level] -= 1
-            if feature == _KRAFT or lowered[feature, level] < 0:
+            if feature == KRAFT or lowered[feature, level] < 0:
                 text = (
                     f"{feature} went back from {before} to {level} at {_place(record)}, and no "
                     "downgrade to it was accepted"
                 )
-                yield anomaly("level-went-back", text, feature=feature, offset=record.offset)
+                yield anomaly(SETBACK, text, feature=feature, offset=record.offset)
 
 
 def _refusals_made(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly]:
@@ -206,14 +215,14 @@ def _losses(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly]:
     held = {(feature, level) for _, feature, level in changes}
     for note in asked:
         wanted = _level(note)
-        if wanted is None or (_is_same(note) and (wanted[0] == _KRAFT or wanted[1] == 0)):
+        if wanted is None or (_is_same(note) and (wanted[0] == KRAFT or wanted[1] == 0)):
             # No change: a quorum that begins with voters has it in its first snapshot, and a
             # feature without a record is at level 0.
             continue
         if _answers(note)[-1:] == [_ACCEPTED] and wanted not in held:
             text = (
                 f"{wanted[0]} {wanted[1]} was acknowledged by {seconds(note.time_ns)}, and "
-                f"no {'control ' if wanted[0] == _KRAFT else ''}record of the log holds it"
+                f"no {'control ' if wanted[0] == KRAFT else ''}record of the log holds it"
             )
             yield anomaly("level-lost", text, feature=wanted[0])
 
@@ -253,7 +262,7 @@ def _above_support(log: Sequence[LogRecord]) -> Iterator[Anomaly]:
     for record in log:
         if record.kind == "FeatureLevelRecord":
             name, level = record.value.get("name"), record.value.get("featureLevel")
-            if not isinstance(name, str) or type(level) is not int or name == _KRAFT:
+            if not isinstance(name, str) or type(level) is not int or name == KRAFT:
                 continue
             levels[name] = level
             for node, most in supports.items():

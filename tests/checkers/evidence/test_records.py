@@ -175,8 +175,12 @@ def test_a_read_is_judged_by_a_log_that_begins_in_the_segment_of_its_oldest_snap
         final_reads=final_reads(n1={"high_watermark": 4, **served}),
         snapshots={"n1": [], "n2": [Snapshot("n2", 2, 1, held)], "n3": []},
     )
-    result = run_check(CheckSpec("records", {"workload": "register", "traced": []}), run)
+    spec = CheckSpec("records", {"workload": "register", "traced": []})
+    result = run_check(spec, run)
     assert {anomaly["kind"] for anomaly in result.anomalies} == kinds
+    without = replace(run.evidence, snapshots=dict.fromkeys(NODES, ()))
+    nowhere = run_check(spec, replace(run, evidence=without))
+    assert (nowhere.status, "snapshot" in nowhere.summary) == (Status.UNKNOWN, True)
 
 
 @pytest.mark.parametrize(("crc", "kinds"), [(None, {"acknowledged-lost"}), (7, set())])

@@ -8,6 +8,7 @@ import pytest
 from checkers.evidence import Evidence, LogRecord, TraceEvent
 from checkers.evidence.extent import WHOLE
 from checkers.history import NEMESIS, Event, EventType
+from checkers.nodes import records
 from checkers.nodes.upgrades import check
 from checkers.run_input import RunInput
 from checkers.verdict import Status
@@ -54,12 +55,19 @@ GOOD = (kraft(0), level(30), *(registered(number, 33) for number in (1, 2, 3)), 
 ASKED = asked(33, "none")
 
 
-def judge(records=GOOD, notes=(ASKED,), *, traces=None, extent=WHOLE, steps=None, logs=None):
-    log = [LogRecord("n1", at, 1, at, kind, value) for at, (kind, value) in enumerate(records)]
+def run_of(held=GOOD, notes=(ASKED,), *, traces=None, extent=WHOLE, logs=None):
+    log = [LogRecord("n1", at, 1, at, kind, value) for at, (kind, value) in enumerate(held)]
     logs = {"n1": log, "n2": log} if logs is None else logs
     evidence = Evidence(["n1", "n2"], logs, {}, traces or {}, {})
-    run = RunInput(list(notes), [], evidence, extent)
-    return check(run, {"steps": steps or {}})
+    return RunInput(list(notes), [], evidence, extent)
+
+
+def judge(held=GOOD, notes=(ASKED,), *, steps=None, **more):
+    return check(run_of(held, notes, **more), {"steps": steps or {}})
+
+
+def judge_setbacks(held, notes=(ASKED,), **more):
+    return records.check(run_of(held, notes, **more), {"workload": "register", "traced": []})
 
 
 def kinds(result) -> list[str]:
@@ -74,33 +82,34 @@ def test_levels_that_were_asked_for_pass():
 
 @pytest.mark.parametrize("feature", [METADATA, "kraft.version"])
 def test_a_level_never_goes_back(feature):
-    records = [*GOOD, kraft(1), kraft(0)] if feature != METADATA else [*GOOD, level(30)]
-    result = judge(records)
-    assert result.status is Status.FAIL
-    [anomaly] = result.anomalies
-    assert (anomaly["kind"], anomaly["feature"]) == ("level-went-back", feature)
+    held = [*GOOD, kraft(1), kraft(0)] if feature != METADATA else [*GOOD, level(30)]
+    for notes in ((ASKED,), ()):  # with and without a change that was asked for
+        result = judge_setbacks(held, notes)
+        assert result.status is Status.FAIL
+        [anomaly] = result.anomalies
+        assert (anomaly["kind"], anomaly["feature"]) == ("level-went-back", feature)
 
 
 def test_a_downgrade_that_was_accepted_is_one():
     safe = asked(30, "none", change="safe-downgrade")
-    assert judge([*GOOD, level(30)], [ASKED, safe]).status is Status.PASS
+    assert judge_setbacks([*GOOD, level(30)], [ASKED, safe]).status is Status.PASS
     unknown = asked(30, "TIMED_OUT", change="safe-downgrade")
-    assert judge([*GOOD, level(30)], [ASKED, unknown]).status is Status.PASS, "it may have been"
-    assert judge([*GOOD, level(29)], [ASKED, safe]).status is Status.FAIL
+    assert judge_setbacks([*GOOD, level(30)], [ASKED, unknown]).status is Status.PASS
+    assert judge_setbacks([*GOOD, level(29)], [ASKED, safe]).status is Status.FAIL
 
 
 def test_a_downgrade_is_one_for_each_request_that_may_have_been_accepted():
     twice = [*GOOD, level(30), level(33), level(30)]
     once = asked(30, "none", change="safe-downgrade")
-    assert kinds(judge(twice, [ASKED, once])) == ["level-went-back"]
+    assert kinds(judge_setbacks(twice, [ASKED, once])) == ["level-went-back"]
     again = asked(30, "TIMED_OUT", "none", change="safe-downgrade")
-    assert judge(twice, [ASKED, again]).status is Status.PASS, "the first may have come late"
+    assert judge_setbacks(twice, [ASKED, again]).status is Status.PASS, "the first may come late"
 
 
 def test_a_refused_downgrade_changes_nothing():
-    safe = asked(30, REFUSED, change="safe-downgrade")
-    result = judge([*GOOD, level(30)], [ASKED, safe])
-    assert kinds(result) == ["level-went-back", "refused-change-made"]
+    run = ([*GOOD, level(30)], [ASKED, asked(30, REFUSED, change="safe-downgrade")])
+    assert kinds(judge_setbacks(*run)) == ["level-went-back"]
+    assert kinds(judge(*run)) == ["refused-change-made"]
 
 
 def test_a_refused_upgrade_changes_nothing():
@@ -114,8 +123,8 @@ def test_a_change_that_a_run_was_broken_off_in_may_have_been_made():
     cut = replace(WHOLE, finished=False)
     for feature, is_sure in ((METADATA, False), ("kraft.version", True)):
         back = (*GOOD, kraft(1), kraft(0)) if is_sure else (*GOOD, level(30))
-        assert judge(back).status is Status.FAIL
-        judged = judge(back, extent=cut)
+        assert judge_setbacks(back).status is Status.FAIL
+        judged = judge_setbacks(back, extent=cut)
         assert judged.status is (Status.FAIL if is_sure else Status.UNKNOWN), feature
     refused = asked(30, REFUSED, change="safe-downgrade")
     assert judge((*GOOD, level(30)), (ASKED, refused), extent=cut).status is Status.UNKNOWN
