@@ -8,9 +8,12 @@ object is imported when it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import typing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -102,10 +105,38 @@ class Registry(Mapping[str, T]):
             raise ExtensionError(f"{self._describe(point)} is {type(item).__name__}, not {wanted}")
         if item.name != point.name:
             raise ExtensionError(f"{self._describe(point)} calls itself {item.name!r}")
+        if wrong := _misfit(item):
+            raise ExtensionError(f"{self._describe(point)}: {wrong}")
         return item
 
     def _describe(self, point: EntryPoint) -> str:
         return f"entry point {point.name!r} of {self._group} (package {_package(point)})"
+
+
+def _misfit(item: Any) -> str:
+    """Say which field of a dataclass cannot be of its annotation; empty where none is known."""
+    hints = typing.get_type_hints(type(item)) if is_dataclass(item) else {}
+    for field in fields(item) if hints else ():
+        value = getattr(item, field.name)
+        if not _fits(value, hints[field.name]):
+            return f"its {field.name} cannot be {ascii(value)[:80]}"
+    return ""
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value may be of an annotation, as far as that is plain. Text is no set of names."""
+    kind, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if kind in (typing.Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if kind is Mapping:
+        return isinstance(value, Mapping) and all(_fits(each, parts[1]) for each in value.values())
+    if kind is typing.Literal:
+        return value in parts
+    if kind is Callable:
+        return callable(value)
+    if kind is frozenset:
+        return isinstance(value, Collection) and not isinstance(value, str)
+    return kind not in (bool, str, type(None)) or isinstance(value, kind)
 
 
 def _package(point: EntryPoint) -> str:

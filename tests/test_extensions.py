@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 
@@ -17,6 +19,17 @@ GROUP = "kraftprobe.things"
 @dataclass(frozen=True)
 class Thing:
     name: str
+
+
+@dataclass(frozen=True)
+class Kind(Thing):
+    """With the annotations of kinds of systems and workloads."""
+
+    check: Callable[[], None] = print
+    workloads: frozenset[str] | None = None
+    faults: Mapping[str, frozenset[str]] | None = None
+    at: Literal["here", "there"] = "here"
+    simulated: bool = False
 
 
 class Other:
@@ -32,7 +45,9 @@ def package(tmp_path, monkeypatch):
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
         (info / "entry_points.txt").write_text("\n".join((f"[{GROUP}]", *points)) + "\n")
-        (tmp_path / f"{name}.py").write_text(f"from {__name__} import Thing, Other\n{source}\n")
+        (tmp_path / f"{name}.py").write_text(
+            f"from {__name__} import Kind, Thing, Other\n{source}\n"
+        )
         monkeypatch.syspath_prepend(str(tmp_path))
         monkeypatch.delitem(sys.modules, name, raising=False)
 
@@ -72,6 +87,17 @@ def test_an_own_thing_is_found_without_a_look_at_packages(package):
         ("", "x = nowhere:X", "cannot be loaded: ModuleNotFoundError: No module named 'nowhere'"),
         ("X = Other()", "x = pack:X", "is Other, not Thing"),
         ("X = Thing('y')", "x = pack:X", "calls itself 'y'"),
+        *(
+            (f"X = Kind('x', {field}={value})", "x = pack:X", f"its {field} cannot be {value}")
+            for field, value in (
+                ("check", None),
+                ("workloads", "'register'"),
+                ("faults", "{'local': 'kill'}"),
+                ("faults", "frozenset()"),
+                ("at", "'nowhere'"),
+                ("simulated", "'no'"),
+            )
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line(package, source, point, message):

@@ -46,9 +46,10 @@ after `harness.sim.swarm.draw` has changed.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, field, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from typing_extensions import TypedDict
@@ -58,6 +59,7 @@ from cluster.backends.sim.settings import SimSettings
 from cluster.names import unknown
 from cluster.schemas import Schema, Text
 from cluster.systems.base import Listener
+from cluster.systems.cells import Cell
 from cluster.systems.image import OPTION as IMAGE
 from cluster.systems.kinds import SystemKind, SystemRequest
 from cluster.systems.registry import system_named
@@ -75,6 +77,7 @@ from nemeses.base import Parameters
 from workloads.base import Workload
 from workloads.registry import WORKLOADS, workload_named
 
+T = TypeVar("T")
 EXPECTED_MAX = 10**9
 """Most operations, or leader changes, that a plan can expect."""
 
@@ -188,20 +191,22 @@ class Plan:
 
     def nodes_at(self, listener: Listener) -> tuple[str, ...]:
         """Name the nodes that have this listener: CONTROLLER to vote, CLIENT to serve clients."""
-        request = SystemRequest(self.node_settings, self.system_options)
-        listeners: object = self.kind.listeners(request, self.nodes)
-        if not isinstance(listeners, tuple) or len(listeners) != self.nodes:
-            raise WrongAnswerError(self.kind.listeners, listeners)
-        return tuple(
-            node for node, own in zip(self.node_names, listeners, strict=True) if listener in own
-        )
+        of_nodes = self._of_nodes(self.kind.listeners)
+        return tuple(node for node, listeners in of_nodes if listener in listeners)
 
     @property
     def whole_traces(self) -> tuple[str, ...]:
         """Name the nodes that trace everything where not all do."""
-        request = SystemRequest(self.node_settings, self.system_options)
-        whole = self.kind.whole_traces(request, self.nodes)
-        return tuple(node for node, own in zip(self.node_names, whole, strict=True) if own)
+        return tuple(node for node, whole in self._of_nodes(self.kind.whole_traces) if whole)
+
+    def _of_nodes(
+        self, ask: Callable[[SystemRequest, int], tuple[T, ...]]
+    ) -> Iterator[tuple[str, T]]:
+        """Return each node with what the system says of it. Raises WrongAnswerError."""
+        found: object = ask(SystemRequest(self.node_settings, self.system_options), self.nodes)
+        if not isinstance(found, tuple) or len(found) != self.nodes:
+            raise WrongAnswerError(ask, found)
+        return zip(self.node_names, found, strict=True)
 
     @property
     def duration_ms(self) -> float:
@@ -229,6 +234,12 @@ class Plan:
         made: object = workload_named(self.workload, self.workload_options)
         if not isinstance(made, Workload):
             raise WrongAnswerError(WORKLOADS[self.workload].create, made)
+        names: object = made.cells()
+        if not isinstance(names, list | tuple) or {*map(type, names)} - {str}:
+            raise WrongAnswerError(made, names)
+        for name in names:
+            if not isinstance(cell := self.kind.cell(name), Cell):
+                raise WrongAnswerError(self.kind.cell, cell)
         return made
 
     def judged_by(self) -> dict[str, Any]:

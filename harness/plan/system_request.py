@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
 from cluster.node.security.tls import PLAINTEXT
 from cluster.systems.base import System
@@ -41,8 +42,15 @@ def system_unlike_real(plan: Plan) -> str:
     made_of = plan.kind.made_of
     if not made_of:
         return ""
-    versions = dict(plan.kind.versions(request_of(plan)))
-    return system_shown({"system": plan.system, "versions": versions, "made_of": made_of})
+    return system_shown({"system": plan.system, "versions": versions_of(plan), "made_of": made_of})
+
+
+def versions_of(plan: Plan) -> dict[str, str]:
+    """Return the versions of what a plan starts. Raises WrongAnswerError, and as `system_of`."""
+    found: object = plan.kind.versions(request_of(plan))
+    if not isinstance(found, Mapping) or not all(isinstance(v, str) for v in found.values()):
+        raise WrongAnswerError(plan.kind.versions, found)
+    return dict(found)
 
 
 @functools.cache

@@ -28,7 +28,7 @@ from harness.full_disk import lack_of_room, run_broken_off
 from harness.judge.stored_runs import judge_and_report
 from harness.plan.plan import Plan
 from harness.plan.stored_document import plan_document
-from harness.plan.system_request import request_of, system_of
+from harness.plan.system_request import system_of, versions_of
 from harness.run.display import Display, LiveFigures
 from harness.run.final_reads import FinalReads
 from harness.run.harness_delays import OwnDelays
@@ -93,7 +93,7 @@ def make_store(
     if "," in str(folder) and plan.kind.metadata_quorum and plan.backend != SIM.name:
         raise PlanError(f"{folder}: log.dirs is a list with commas: choose --runs without one")
     str(folder).encode()  # the nodes' files name it
-    started = dict(plan.kind.versions(request_of(plan)))
+    started = versions_of(plan)
     if build is not None:
         started["build"] = build
     document = plan_document(plan, run_name(now, plan.seed), command, started)

@@ -33,7 +33,7 @@ from harness.judge.stored_runs import judge_and_report
 from harness.plan.plan import Plan
 from harness.plan.step_verbs import is_fault
 from harness.plan.stored_document import plan_document
-from harness.plan.system_request import request_of
+from harness.plan.system_request import versions_of
 from harness.run.strands.progress import coverage
 from harness.sim.findings import SimResult, of_check
 from harness.sim.play import Played, few_collections, play
@@ -146,8 +146,7 @@ def run_stored(plan: Plan, folder: Path, shown: Shown = Shown.LINES) -> int:
     store = RunStore(folder)
     folder.mkdir(parents=True, exist_ok=True)
     command = f"kraftprobe replay {folder.name}/plan.json"
-    started = plan.kind.versions(request_of(plan))
-    store.begin(plan_document(plan, folder.name, command, started))
+    store.begin(plan_document(plan, folder.name, command, versions_of(plan)))
     played, result = _play(plan, store)
     violation = result.violations[0] if result.violations else None
     story = "\n".join(story_of(played, violation))

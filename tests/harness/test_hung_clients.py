@@ -18,7 +18,7 @@ from checkers.runs.answers import HUNG
 from checkers.verdict import Status
 from harness.errors import InternalError, PackageError, WrongAnswerError, internal_error
 from harness.plan.stored_document import checks_for
-from harness.plan.system_request import system_of
+from harness.plan.system_request import system_of, versions_of
 from harness.run import world
 from harness.run.interpreter import HarnessError
 from harness.signals.interrupt import run_interruptible
@@ -202,8 +202,8 @@ def test_an_answer_that_is_no_completion_names_the_package(monkeypatch, package,
     assert f"their_client.RegisterClient answered {answer!a}"[:60] in str(error)
 
 
-@pytest.mark.parametrize("answer", [None, 5, ("x",)])
-@pytest.mark.parametrize("name", ["create", "checks"])
+@pytest.mark.parametrize("answer", [None, 5, (5,)])
+@pytest.mark.parametrize("name", ["create", "checks", "cells"])
 def test_a_workload_that_is_none_names_the_package(monkeypatch, package, tmp_path, name, answer):
     def give(*_, **__):
         return answer
@@ -214,7 +214,7 @@ def test_a_workload_that_is_none_names_the_package(monkeypatch, package, tmp_pat
     if name == "create":
         monkeypatch.setitem(WORKLOADS._own, "register", kind)
     else:
-        monkeypatch.setattr(register.Register, "checks", give)
+        monkeypatch.setattr(register.Register, name, give)
         monkeypatch.setattr(register.Register, "__module__", package.__name__)
     with pytest.raises(WrongAnswerError) as caught:
         checks_for(made)
@@ -226,6 +226,9 @@ def test_a_workload_that_is_none_names_the_package(monkeypatch, package, tmp_pat
     [
         ("create", lambda made: system_of(made, "run")),
         ("listeners", lambda made: made.nodes_at("CLIENT")),
+        ("whole_traces", lambda made: made.whole_traces),
+        ("versions", versions_of),
+        ("cell", lambda made: made.make_workload()),
     ],
 )
 @pytest.mark.parametrize("answer", [None, ()])
