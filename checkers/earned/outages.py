@@ -19,7 +19,7 @@ from checkers.history.recorded import ended_ns
 from checkers.partition_logs.columns import CONSUME
 from checkers.runs.exercised import DEPOSING, DOWN, OUTAGE
 from checkers.runs.faults import HEAL, NO_FAULT, FaultSpan, fault_spans
-from checkers.runs.statistics import READS, waited_until
+from checkers.runs.statistics import waited_until, writes_in
 from porcupine_py.columns import OK, Columns, Int64s
 from porcupine_py.search.wording import title
 
@@ -131,9 +131,10 @@ def _services(judged: Judged) -> Iterator[tuple[str, Rows, Rows]]:
     """Yield how to say of a service that it was missing, what asked for it, and what had it."""
     plan, operations = judged.required_plan, judged.tried
     ok = operations.type == OK
-    functions = [name for name in operations.functions if _writes(plan, name)]
+    functions: Collection[str] = writes_in(operations.functions)
+    if plan.get("leaderless") is True:
+        functions = BLIND  # of another system only what cannot be refused as wrong
     if groups.NAME in judged.wanted:
-        functions = [name for name in functions if name != COMMIT]
         consumes, commits = _of(operations, [CONSUME]), _of(operations, [COMMIT])
         served = commits & ok
         for row in np.flatnonzero(consumes & ok).tolist():
@@ -194,11 +195,6 @@ def _runs(invoked: Int64s, waited: Int64s, idle_ns: int) -> Iterator[Span]:
     for part, until in zip(np.split(invoked, breaks), np.split(waited, breaks), strict=True):
         if len(part):
             yield int(part[0]), int(until.max())
-
-
-def _writes(plan: Mapping[str, Any], function: str) -> bool:
-    """Whether a function has an effect; of another system only what cannot be refused as wrong."""
-    return function in BLIND if plan.get("leaderless") is True else function not in READS
 
 
 def _hurt(plan: Mapping[str, Any], spans: Sequence[FaultSpan]) -> Iterator[Span]:

@@ -16,7 +16,7 @@ Nothing here judges correctness: the check PASSes when there was at least one `o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,18 +26,29 @@ from checkers.history.recorded import columns_of, ended_ns, span_of, statements
 from checkers.run_input import RunInput
 from checkers.runs.faults import HEAL, phases
 from checkers.verdict import CheckResult, Status
-from porcupine_py.columns import KINDS, OK, Columns, Int64s
+from porcupine_py.columns import KINDS, OK, Bools, Columns, Int64s
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "statistics"
 READS = frozenset(
     {
         *("read", "read-all", "read-uncommitted", "describe", "get", "poll", "poll-all"),
-        *("consume", "join-all", "abandon"),  # of groups
+        *("consume", "join-all", "abandon", "offsets"),  # of groups
     }
 )
 """Functions without effect: they may be served while writes are not."""
+_SEND = "send"
 _NS_PER_MS = 1_000_000
+
+
+def writes_in(functions: Iterable[str]) -> list[str]:
+    """Return those of a history's functions that have an effect.
+
+    Where records are sent these count alone: a controller that moves a partition's leader, or a
+    coordinator that lets a member leave, serves nobody who waits for a partition.
+    """
+    names = {*functions}
+    return [_SEND] if _SEND in names else sorted(names - READS)
 
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
@@ -139,8 +150,7 @@ def _write_outage(
     or to when clients waited for none any more: while nobody writes, nothing is down.
     """
     heal_ns = next((at_ns for name, at_ns in phases(notes) if name == HEAL), INFINITY_NS)
-    reads = [code for code, name in enumerate(operations.functions) if name in READS]
-    writes = ~np.isin(operations.f, reads) & (operations.invoke_ns < heal_ns)
+    writes = _are_writes(operations) & (operations.invoke_ns < heal_ns)
     invoked = np.sort(operations.invoke_ns[writes])
     if not len(invoked):
         return None
@@ -156,11 +166,15 @@ def _write_outage(
     return {"duration_ms": (to_ns - from_ns) / _NS_PER_MS, "from_ns": from_ns, "to_ns": to_ns}
 
 
+def _are_writes(operations: Columns) -> Bools:
+    codes = [operations.function(name) for name in writes_in(operations.functions)]
+    return np.isin(operations.f, codes)
+
+
 def _recoveries(operations: Columns, notes: Sequence[Event]) -> list[dict[str, Any]]:
     """Return how long it took, after each fault and each heal, until writes were served again."""
     ok = operations.type == OK
-    reads = [code for code, name in enumerate(operations.functions) if name in READS]
-    writes = ok & ~np.isin(operations.f, reads)
+    writes = ok & _are_writes(operations)
     chosen = writes if writes.any() else ok
     order = np.argsort(operations.invoke_ns[chosen], kind="stable")
     invoked = operations.invoke_ns[chosen][order]

@@ -161,9 +161,15 @@ def test_a_fault_that_began_before_it_was_journaled_lasts_until_its_heal():
     assert (span.begin_ns, span.end_ns, span.healed) == (10 * S, 58 * S, True)
 
 
-@pytest.mark.parametrize("f", ["read", "poll", "consume", "abandon", "join-all"])
-def test_what_has_no_effect_hides_no_outage_of_writes(f):
-    found = judged()
+@pytest.mark.parametrize(
+    ("f", "write"),
+    [
+        *((f, "write") for f in ("read", "poll", "consume", "abandon", "join-all", "offsets")),
+        *(("move-leader", "send"), ("leave", "send")),  # served by others than partitions' leaders
+    ],
+)
+def test_what_is_no_write_of_clients_hides_no_outage(f, write):
+    found = judged(f=write)
     named = [replace(o, f=f) if o.f == "read" else o for o in found.run.operations]
     assert writes_served(replace(found, run=replace(found.run, operations=named))).status is (
         Status.UNKNOWN
