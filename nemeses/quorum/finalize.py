@@ -85,8 +85,7 @@ class Finalize(FaultKind):
             detail["level"] = level
             error = await finalize(view, feature, level, CHANGES[change])
             answers.append(error.name if isinstance(error, ErrorCode) else str(error))
-            is_done = error in _CERTAIN if refused else error is ErrorCode.none
-            return True if is_done or (refused and error is ErrorCode.none) else None
+            return error is ErrorCode.none or (refused and error in _CERTAIN) or None
 
         await until(attempt, DONE_WITHIN_S)
         if not answers:
@@ -104,8 +103,9 @@ class Finalize(FaultKind):
             return levels[0] if levels is not None and levels[0] == wanted else None
 
         answer = detail["answers"][-1]
+        answers = {error.name for error in _CERTAIN} if refused else {ErrorCode.none.name}
         wrong = []
-        if refused is (answer == ErrorCode.none.name):
+        if answer not in answers:
             wrong.append(f"{detail['feature']} {detail['level']} was answered with {answer}")
         level = await until(shows, SHOWN_WITHIN_S)
         if level is None:

@@ -162,36 +162,56 @@ async def test_nodes_of_one_release_have_no_upgrade(view):
     assert "--kafka-version OLD,NEW" in refused.detail["reason"]
 
 
-def test_a_level_is_asked_for_until_a_voter_that_was_killed_supports_it(monkeypatch):
+def finalize_for(monkeypatch, parameters, answer, levels):
+    """Ask for a level; `answer`, `levels`: at a time in s, of leaders."""
     now_s = 0.0
-    accepted_s = 45.0
-    """It starts for half a minute on a starved machine, and says then what it supports."""
 
     async def sleep(seconds: float) -> None:
         nonlocal now_s
         now_s += seconds
 
-    async def answer(*_: object) -> ErrorCode:
-        return ErrorCode.none if now_s >= accepted_s else ErrorCode.invalid_update_version
+    async def answer_now(*_: object) -> ErrorCode:
+        return answer(now_s)
 
-    async def levels(*_: object) -> tuple[int, int]:
-        return (1 if now_s >= accepted_s else 0), 1
+    async def levels_now(*_: object) -> tuple[int, int]:
+        return levels(now_s)
 
     loop = SimpleNamespace(time=lambda: now_s)
     clock = SimpleNamespace(get_running_loop=lambda: loop, sleep=sleep)
     monkeypatch.setattr(queries, "asyncio", clock)
-    monkeypatch.setattr(finalize, "finalize", answer)
-    monkeypatch.setattr(finalize, "_ask_levels", levels)
+    monkeypatch.setattr(finalize, "finalize", answer_now)
+    monkeypatch.setattr(finalize, "_ask_levels", levels_now)
     view = SimpleNamespace(backend=SimpleNamespace(nodes=("n1", "n2", "n3")))
     fault = finalize.Finalize()
 
     async def body():
-        done = await fault.inject(view, {"feature": "kraft.version"})
+        done = await fault.inject(view, parameters)
         return await fault.verify(view, done)
 
-    done = asyncio.run(body())
+    return asyncio.run(body())
+
+
+def test_a_level_is_asked_for_until_a_voter_that_was_killed_supports_it(monkeypatch):
+    accepted_s = 45.0
+    """It starts for half a minute on a starved machine, and says then what it supports."""
+    done = finalize_for(
+        monkeypatch,
+        {"feature": "kraft.version"},
+        lambda s: ErrorCode.none if s >= accepted_s else ErrorCode.invalid_update_version,
+        lambda s: (int(s >= accepted_s), 1),
+    )
     assert (done.applied, done.verified, done.detail["after"]) == (True, True, 1)
     assert {*done.detail["answers"]} == {"invalid_update_version", "none"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "verified"),
+    [("invalid_update_version", True), ("not_controller", False), ("none", False)],
+)
+def test_only_a_refusal_of_a_leader_is_one(monkeypatch, answer, verified):
+    asked = {"level": "lower", "refused": True}
+    done = finalize_for(monkeypatch, asked, lambda _: ErrorCode[answer], lambda _: (30, 33))
+    assert (done.applied, done.verified) == (True, verified)
 
 
 PLAN = {
