@@ -11,7 +11,6 @@ from checkers.history import EventType
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import group_messages as g
 from cluster.node.protocol import messages as m
-from harness.campaigns import load
 from harness.errors import PlanError
 from harness.plan.document import from_document
 from tests.workloads import test_log
@@ -169,12 +168,6 @@ def test_operations_are_those_of_the_seed_and_the_role():
     assert functions(Role.WRITER) == {"send"}
     assert functions(Role.READER) == member
     assert functions(Role.MIXED) == {"send", *member}
-
-
-@pytest.mark.parametrize("name", ["groups", "groups-java"])
-def test_the_coordinator_of_a_campaign_moves_when_its_node_is_killed(name):
-    """Nodes here keep one replica of committed offsets where a plan does not say otherwise."""
-    assert load(name)["node_settings"]["offsets.topic.replication.factor"] == 3
 
 
 def test_our_own_node_has_no_groups():

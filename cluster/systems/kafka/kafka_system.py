@@ -46,7 +46,6 @@ SETTINGS: Mapping[str, object] = {
     "metadata.log.segment.bytes": 8 * 1024 * 1024,  # the least that it takes
     "metadata.log.max.record.bytes.between.snapshots": 20_000,  # Kafka: 20 MiB
     "default.replication.factor": 1,  # Kafka's own
-    "offsets.topic.replication.factor": 1,
     "auto.create.topics.enable": "false",
     "log.cleaner.dedupe.buffer.size": 2 * 1024 * 1024,  # so that small heaps suffice
     "controlled.shutdown.enable": "false",  # it would wait for a leader that may be cut off
@@ -155,6 +154,9 @@ class KafkaSystem(KafkaLayout, System):
         properties |= quorum_of(voters, servers)
         if self._security is not None:
             properties.update(self._security.properties(node.folder))
+        brokers = sum("CLIENT" in self.listeners(end.node_id) for end in node.brokers)
+        # Kafka's own, as far as there are brokers: what one alone has committed goes with its disk.
+        properties["offsets.topic.replication.factor"] = min(3, max(1, brokers))
         properties.update(self._settings)
         return {
             _CONFIG: "".join(f"{key}={value}\n" for key, value in properties.items()),

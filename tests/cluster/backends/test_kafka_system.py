@@ -283,6 +283,13 @@ def test_a_plans_setting_replaces_ours():
     assert properties(changed)["num.io.threads"] == "2"
 
 
+@pytest.mark.parametrize(("roles", "factor"), [("combined", "3"), ("controller,broker", "2")])
+def test_committed_offsets_outlive_the_disk_of_a_broker(roles, factor):
+    of = KafkaSystem(Installation("java", Path("/k")), {}, dynamic=True, roles=Roles(roles))
+    assert properties(of, brokers=VOTERS)["offsets.topic.replication.factor"] == factor
+    assert properties(of, brokers=VOTERS[:1])["offsets.topic.replication.factor"] == "1"
+
+
 # -- separate roles ------------------------------------------------------------------------------
 
 SEPARATE = "controller,controller,broker"
