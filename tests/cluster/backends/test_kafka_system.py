@@ -51,9 +51,10 @@ from workloads.base import Role
 pytestmark = pytest.mark.slow
 
 
-def trace_of(output):
+def events_of(output: str) -> list[dict[str, object]]:
     reader = OutputReader()
-    return reader.take(output.read_bytes()) + reader.end()
+    trace = reader.take(output.encode()) + reader.end()
+    return [json.loads(line) for line in trace.splitlines()]
 
 
 LOGGED = Path(__file__).parents[2] / "data/kafka/node-4.3.1.log"
@@ -178,16 +179,6 @@ def test_releases_before_dynamic_quorums_advertise_no_controller(monkeypatch, ve
     assert rendered["advertised.listeners"].startswith("CLIENT://") or ends == 2
 
 
-@pytest.mark.parametrize(
-    "leader",
-    ["leader=12, leaderEndpoints=x", "leader=10.0.0.1:9093 (id: 12 rack: null) voters=[1]"],
-)
-def test_the_leader_of_a_follower_is_its_id_in_every_release(leader):
-    line = f"1|INFO|a.QuorumState|Completed transition to FollowerState(epoch=3, {leader}) from x\n"
-    [event] = OutputReader().take(line.encode()).splitlines()
-    assert json.loads(event)["leader_id"] == 12
-
-
 KEY = "ReplicaKey(id=12, directoryId=7s1uIIUvW6eegDlXUDb4MA)"
 
 
@@ -200,6 +191,8 @@ KEY = "ReplicaKey(id=12, directoryId=7s1uIIUvW6eegDlXUDb4MA)"
         ("Voted(epoch=3, votedId=12, voters=[1]", -1, 12),  # 3.7
         ("Unattached(epoch=3, votedKey=null, voters=[1]", -1, -1),
         ("FollowerState(fetchTimeoutMs=2000, epoch=3, leaderId=12, voters=[1]", 12, -1),  # 3.7
+        ("FollowerState(epoch=3, leader=12, leaderEndpoints=x", 12, -1),
+        ("FollowerState(epoch=3, leader=10.0.0.1:9093 (id: 12 rack: null) voters=[1]", 12, -1),
         ("Leader(localId=12, epoch=3, epochStartOffset=7", 12, -1),  # 3.8
         (f"Leader(localReplicaKey={KEY}, epoch=3, epochStartOffset=7", 12, -1),  # 3.9, 4.0
         (f"Leader(localVoterNode=VoterNode(voterKey={KEY}), epoch=3, epochStartOffset=7", 12, -1),
@@ -207,15 +200,15 @@ KEY = "ReplicaKey(id=12, directoryId=7s1uIIUvW6eegDlXUDb4MA)"
 )
 def test_leader_and_vote_of_a_state_are_read_in_every_release(state, leader, vote):
     line = f"1|INFO|a.QuorumState|Completed transition to {state}, highWatermark=x) from null\n"
-    event = json.loads(OutputReader().take(line.encode()).splitlines()[0])
+    event = events_of(line)[0]
     assert (event["epoch"], event["leader_id"], event["voted_id"]) == (3, leader, vote)
 
 
 def test_half_a_line_and_the_next_one_behind_it_are_no_state():
     state = "1|INFO|a.QuorumState|Completed transition to FollowerState(epoch=1"
     lines = f"{state}7, leader=2) from x\n{state}{state}7, leader=2) from x\n"
-    [event] = OutputReader().take(lines.encode()).splitlines()
-    assert json.loads(event)["epoch"] == 17, "and not 11"
+    [event] = events_of(lines)
+    assert event["epoch"] == 17, "and not 11"
 
 
 def test_a_log_that_a_snapshot_replaced_leaves_its_node_in_its_epoch():
@@ -226,8 +219,7 @@ def test_a_log_that_a_snapshot_replaced_leaves_its_node_in_its_epoch():
         "relativePositionInSegment=0)]), 3) after downloading snapshot x from leader 2\n"
         "3|DEBUG|org.apache.kafka.raft.KafkaRaftClient|Follower high watermark updated to 7\n"
     )
-    events = [json.loads(line) for line in OutputReader().take(lines.encode()).splitlines()]
-    assert [(event["e"], event["epoch"]) for event in events] == [
+    assert [(event["e"], event["epoch"]) for event in events_of(lines)] == [
         ("state", 9),
         ("truncate-fully", 3),
         ("hw", 9),
@@ -249,7 +241,7 @@ def test_the_log_ends_where_its_last_segment_was_loaded():
         "4|INFO|a.QuorumState|Completed transition to Unattached(epoch=3, votedKey=null) from null\n"
         "5|INFO|a.QuorumState|Completed transition to Unattached(epoch=4, votedKey=null) from x\n"
     )
-    events = [json.loads(line) for line in OutputReader().take(lines.encode()).splitlines()]
+    events = events_of(lines)
     assert [event["e"] for event in events] == ["log-end", "state", "state"]
     assert events[0]["end_offset"] == 711
 
@@ -269,7 +261,7 @@ def test_votes_are_read_with_what_the_candidate_has(names, rest, pre_vote):
         f"PartitionData(partitionIndex=0, {names}Epoch=4, {names}Id=2, {names}DirectoryId=ECPhj6T9XY, "
         f"lastOffsetEpoch=3, lastOffset=257{rest})])]) with epoch 4 is granted\n"
     )
-    event = json.loads(OutputReader().take(line.encode()).splitlines()[0])
+    [event] = events_of(line)
     assert event.items() >= {"e": "vote", "epoch": 4, "candidate_id": 2, "granted": True}.items()
     assert (event["last_epoch"], event["last_offset"], event["pre_vote"]) == (3, 257, pre_vote)
 
@@ -439,8 +431,7 @@ def test_a_node_is_formatted_once_and_its_process_becomes_kafka(tmp_path):
     _, second = start(tmp_path, java)
     assert "formatted" not in second.stdout
     assert (tmp_path / "metadata" / "kept").exists()
-    (tmp_path / "stdout.log").write_text(first.stdout + "17|INFO|half a li" + second.stdout)
-    events = [json.loads(line) for line in trace_of(tmp_path / "stdout.log").splitlines()]
+    events = events_of(first.stdout + "17|INFO|half a li" + second.stdout)
     assert [(e["e"], e["n"], e["node_id"]) for e in events] == [("start", 0, 1), ("start", 1, 1)]
     assert events[0]["directory_id"] == "00000000-0000-0000-0000-000000000001"
 
@@ -569,7 +560,7 @@ def test_java_home_decides_which_java_runs_it_else_ours(tmp_path, monkeypatch):
 
 
 def logged() -> list[dict[str, object]]:
-    return [json.loads(line) for line in trace_of(LOGGED).splitlines()]
+    return events_of(LOGGED.read_text(encoding="utf-8"))
 
 
 def test_a_real_nodes_output_becomes_a_trace():
@@ -659,9 +650,8 @@ def test_no_output_is_no_trace(tmp_path):
         ),
     ],
 )
-def test_truncations_voters_and_fatal_faults_are_told(tmp_path, message, event):
-    (tmp_path / "o").write_text(f"noise\n{message}\n")
-    [found] = [json.loads(line) for line in trace_of(tmp_path / "o").splitlines()]
+def test_truncations_voters_and_fatal_faults_are_told(message, event):
+    [found] = events_of(f"noise\n{message}\n")
     assert event.items() <= found.items()
 
 
@@ -687,9 +677,7 @@ def test_a_broker_that_ends_without_a_log_directory_says_why_the_last_one_failed
         "3|WARN|kafka.log.LogManager|Stopping serving logs in dir /d",
         f"4|ERROR|{logger}Shutdown broker because {why}",
     ]
-    reader = OutputReader()
-    [event] = (reader.take("\n".join(lines).encode()) + reader.end()).splitlines()
-    found = json.loads(event)
+    [found] = events_of("\n".join(lines))
     assert (found["e"], found["t"]) == ("fatal", 4)
     assert found["reason"] == (
         f"{why}; Error while writing to checkpoint file /d/replication-offset; "
@@ -978,7 +966,8 @@ def test_only_kafkas_nodes_have_their_traces_made(tmp_path):
 def test_a_trace_is_the_same_by_whatever_pieces_its_source_is_read(size):
     data, reader = LOGGED.read_bytes(), OutputReader()
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
-    assert b"".join([*map(reader.take, pieces), reader.end()]) == trace_of(LOGGED)
+    lines = b"".join([*map(reader.take, pieces), reader.end()]).splitlines()
+    assert [*map(json.loads, lines)] == logged()
 
 
 def test_a_start_that_cannot_be_read_is_left_out():
