@@ -53,6 +53,12 @@ def shown(completion):
     return [[int(value) for value in step[2]] for step in completion.value]
 
 
+def end(error, *, served=False, **producer):
+    """A rule by which brokers answer an EndTxn."""
+    answer = t.EndTxnResponse(throttle_time=m.NO_THROTTLE, error_code=error, **producer)
+    return [t.EndTxnRequest, answer, served]
+
+
 def judged(ops, done):
     """Return the verdict on operations that one process after the other performed."""
     history = [
@@ -155,26 +161,20 @@ def test_a_zombie_is_fenced_and_its_successor_goes_on(version):
 
 def test_a_zombie_whose_commit_is_acknowledged_is_reported():
     brokers = TransactionalBrokers(2)
-    accepted = t.EndTxnResponse(
-        throttle_time=m.NO_THROTTLE, error_code=ErrorCode.none, producer_id=7, producer_epoch=9
-    )
-    brokers.rules.append([t.EndTxnRequest, accepted, False])
+    brokers.rules.append(end(ErrorCode.none, producer_id=7, producer_epoch=9))
     ops = txn(a(X, 1), f="zombie"), *END
     done = perform(brokers, *ops)
     assert done[0].type is OK
     assert judged(ops, done) == (Status.FAIL, {"zombie-commit"})
 
 
-def outlive(refusal, end=ErrorCode.producer_fenced):
+def outlive(refusal, ends_in=ErrorCode.producer_fenced):
     """A batch is acknowledged once more after the pause, and then refused."""
     brokers = TransactionalBrokers(2)
     for answer, served in ((ErrorCode.none, True), (ErrorCode.none, False), (refusal, False)):
         response = d.ProduceResponse((d.ProduceResult("t0", 0, answer, 0),))
         brokers.rules.append([d.ProduceRequest, response, served])
-    ended = t.EndTxnResponse(
-        throttle_time=m.NO_THROTTLE, error_code=end, producer_id=7, producer_epoch=9
-    )
-    brokers.rules.append([t.EndTxnRequest, ended, False])
+    brokers.rules.append(end(ends_in, producer_id=7, producer_epoch=9))
     ops = txn(a(X, 1), f="outlive"), txn(a(X, 3)), *END
     done = perform(brokers, *ops, transaction_timeout_ms=1000)
     return brokers, done, judged(ops, done)
@@ -208,31 +208,18 @@ def test_no_commit_is_sent_for_who_is_refused_for_another_reason():
     assert [each.producer_epoch for each in brokers.sent(t.EndTxnRequest)] == [1]
 
 
-LATE = (
-    # what ended, what its late end meets
-    ("txn-late", "abort"),
-    ("abort-late", "txn"),
-)
-
-
-@pytest.mark.parametrize(("first", "second"), LATE)
-def test_a_late_end_is_refused_where_each_transaction_has_an_epoch(first, second):
-    ops = txn(a(X, 1), f=first), txn(a(X, 2), a(Y, 3), f=second), *END
-    brokers = TransactionalBrokers(2)
-    done = perform(brokers, txn(a(X, 0)), *ops)
-    assert len(brokers.sent(t.EndTxnRequest)) == 4
-    assert judged((txn(a(X, 0)), *ops), done) == (Status.PASS, set())
-
-
 @pytest.mark.parametrize(
     ("first", "second", "kind"),
     [("txn-late", "abort", "aborted-read"), ("abort-late", "txn", "torn-transaction")],
 )
-def test_a_late_end_ends_the_next_transaction_of_the_same_epoch(first, second, kind):
+def test_a_late_end_ends_the_next_transaction_unless_each_has_an_epoch(first, second, kind):
     """KAFKA-17754."""
     ops = txn(a(X, 0)), txn(a(X, 1), f=first), txn(a(X, 2), a(Y, 3), f=second), *END
-    done = perform(TransactionalBrokers(1), *ops)
-    assert judged(ops, done) == (Status.FAIL, {kind})
+    for version, verdict in ((1, (Status.FAIL, {kind})), (2, (Status.PASS, set()))):
+        brokers = TransactionalBrokers(version)
+        done = perform(brokers, *ops)
+        assert len(brokers.sent(t.EndTxnRequest)) == 4 * (version == 2)
+        assert judged(ops, done) == verdict
 
 
 @pytest.mark.parametrize(
@@ -253,16 +240,14 @@ def test_a_commit_without_an_answer_is_asked_again_and_never_called_failed(failu
 @pytest.mark.parametrize("error", ["not_coordinator", "coordinator_load_in_progress"])
 def test_a_commit_that_a_coordinator_appended_as_it_moved_is_never_called_failed(error):
     brokers = TransactionalBrokers(2)
-    moved = t.EndTxnResponse(throttle_time=m.NO_THROTTLE, error_code=ErrorCode[error])
-    brokers.rules.append([t.EndTxnRequest, moved, True])
+    brokers.rules.append(end(ErrorCode[error], served=True))
     (done,) = perform(brokers, txn(a(X, 1)))
     assert (done.type, done.error) == (INFO, "producer_fenced")
 
 
 def test_a_commit_that_is_refused_at_once_has_failed():
     brokers = TransactionalBrokers(2)
-    fenced = t.EndTxnResponse(throttle_time=m.NO_THROTTLE, error_code=ErrorCode.producer_fenced)
-    brokers.rules.append([t.EndTxnRequest, fenced, False])
+    brokers.rules.append(end(ErrorCode.producer_fenced))
     done, after = perform(brokers, txn(a(X, 1)), txn(a(X, 2)))
     assert (done.type, done.error, after.type) == (FAIL, "producer_fenced", OK)
     assert len(brokers.sent(d.InitProducerIdRequest)) == 2
@@ -270,8 +255,7 @@ def test_a_commit_that_is_refused_at_once_has_failed():
 
 def test_a_coordinator_that_moved_is_found_again():
     brokers = TransactionalBrokers(2)
-    moved = t.EndTxnResponse(throttle_time=m.NO_THROTTLE, error_code=ErrorCode.not_coordinator)
-    brokers.rules.append([t.EndTxnRequest, moved, False])
+    brokers.rules.append(end(ErrorCode.not_coordinator))
     (done,) = perform(brokers, txn(a(X, 1)))
     assert done.type is OK
     assert len(brokers.sent(t.FindCoordinatorRequest)) == 2
@@ -291,7 +275,7 @@ def test_a_transaction_of_which_an_append_fails_has_failed_and_its_id_is_taken_a
 def test_the_same_batch_is_sent_again_while_the_transaction_before_is_not_over():
     brokers = TransactionalBrokers(2)
     wait = d.ProduceResponse((d.ProduceResult("t0", 0, ErrorCode.concurrent_transactions),))
-    brokers.rules += [[d.ProduceRequest, wait, False]] * 1
+    brokers.rules.append([d.ProduceRequest, wait, False])
     (done,) = perform(brokers, txn(a(X, 1)))
     first, again = (each.partitions[0].records for each in brokers.sent(d.ProduceRequest))
     assert done.type is OK
@@ -300,9 +284,7 @@ def test_the_same_batch_is_sent_again_while_the_transaction_before_is_not_over()
 
 def test_a_last_read_waits_for_what_is_open_and_says_where_it_is():
     brokers = TransactionalBrokers(2)
-    brokers.rules.append([t.EndTxnRequest, LOST, False])
-    never = [[t.EndTxnRequest, LOST, False] for _ in range(40)]
-    brokers.rules += never
+    brokers.rules += [[t.EndTxnRequest, LOST, False] for _ in range(41)]
     done = perform(brokers, txn(a(X, 1)), read(X, f="read-all"), read(Y, f="read-all"))
     assert [each.type for each in done] == [INFO, FAIL, OK]
     assert (done[1].error, done[1].offset) == ("open-transaction", 0)
