@@ -38,32 +38,26 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     """Judge the answers to clients by the newest log."""
     del options
     evidence = run.required_evidence
-    anomalies: list[Anomaly] = []
     newest = newest_records(evidence)
     answered = Counter(filter(None, map(_step_of, run.operations)))
-    doubts: list[Anomaly] = []
     missing = without_log(evidence)
     whole = bool(newest) and newest[0].offset == 0
-    if whole:
-        steps = list(_steps(newest))
-        made = Counter(step for _, step in steps)
-        sure = run.extent.finished and not missing  # else another log may be the one that counts
-        found = [
-            *_losses(answered, made, run.operations),
-            *_surplus_steps(answered, steps, run.operations, run.notes),
-        ]
-        (anomalies if sure else doubts).extend(found)
+    steps = list(_steps(newest))
+    made = Counter(step for _, step in steps)
+    found = list(_surplus_steps(answered, steps, run.operations, run.notes))
+    found += _losses(answered, made, run.operations) if whole else ()
+    sure = run.extent.finished and not missing  # else another log may be the one that counts
     sets = [record for record in newest if record.kind == VOTERS]
     return evidence_result(
         NAME,
-        anomalies,
+        found if sure else [],
         missing=missing,
-        doubts=doubts,
+        doubts=[] if sure else found,
         cancelled=cancelled(),
         exercised=bool(answered),
         good=f"{len(sets)} voter sets hold all of {answered.total()} answers"
         if whole
-        else f"{answered.total()} answers; what the log holds begins behind a snapshot, unjudged",
+        else f"{answered.total()} answers; whether a snapshot's log has forgotten one is unjudged",
         looked_at=len(sets),
         statistics={"voter_sets": len(sets), "answered": answered.total()},
         idle="no change of voters was acknowledged",

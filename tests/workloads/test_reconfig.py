@@ -134,7 +134,9 @@ def test_the_log_need_not_show_a_change_of_unknown_outcome():
 
 def test_a_log_that_begins_behind_a_snapshot_need_not_show_earlier_answers():
     log = sets((1, 2), (1, 2, 3), start=7)
-    assert judged(log, changed("remove", 3)) == (Status.PASS, [])
+    earlier = changed("remove", 3)
+    assert judged(log, earlier, changed("add", 3)) == (Status.PASS, [])
+    assert judged(log, earlier) == (Status.FAIL, ["change-uninvited"])
 
 
 def test_with_a_return_fraction_of_none_changes_only_ever_remove():
