@@ -67,13 +67,13 @@ class RunView:
         observer: Observer,
         client: Caller,
         random: Random,
-        active: list[Injection] | None = None,
+        active: list[Injection],
     ) -> None:
         """`active`: shared by the views of one run."""
         self._client = client
         self.backend = backend
         self.random = random
-        self.active: list[Injection] = [] if active is None else active
+        self.active = active
         self._observer = observer
 
     @property

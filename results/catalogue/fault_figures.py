@@ -21,7 +21,6 @@ has it; null where none came.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,18 +75,15 @@ def figure_tables(entries: Iterable[Entry]) -> dict[str, pa.Table]:
                 operations, columns=list(_COLUMNS), page_checksum_verification=True
             )
             times = pq.read_table(events, columns=["time_ns"], page_checksum_verification=True)
-            measured = _Measured(table, _notes(events), numbers(times, "time_ns"))
+            batches = pq.ParquetFile(events, page_checksum_verification=True).iter_batches()
+            parts = (EventColumns(pa.Table.from_batches([each])) for each in batches)
+            notes = [note for part in parts for note in part.notes]
+            measured = _Measured(table, notes, numbers(times, "time_ns"))
         except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
             raise StoreError(f"{operations.parent}: its tables cannot be read") from error
         rows["latencies"] += measured.latencies(run)
         rows["windows"] += measured.windows(run)
     return {name: pa.Table.from_pylist(rows[name], schema) for name, schema in SCHEMAS.items()}
-
-
-def _notes(path: Path) -> list[Event]:
-    """Return the events of the nemesis, some thousand rows at a time."""
-    batches = pq.ParquetFile(path, page_checksum_verification=True).iter_batches()
-    return [note for b in batches for note in EventColumns(pa.Table.from_batches([b])).notes]
 
 
 class _Measured:

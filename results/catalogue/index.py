@@ -108,11 +108,6 @@ def charts_of(rows: Iterable[Row]) -> list[Chart]:
     ]
 
 
-def _is_observation(row: Row) -> bool:
-    """Whether a run says something of a build: a PASS of a node that is not a mutant."""
-    return row.mutant is None and row.verdict.partition(" WITHOUT ")[0] == Status.PASS
-
-
 def kind_of(row: Row) -> str:
     """Say what a run did, equal for runs by the same plan."""
     did = Stratum(row.campaign, row.workload, row.system, row.backend, row.nodes, row.asked)
@@ -126,10 +121,10 @@ def _figures_of(row: Row) -> dict[str, float]:
 
 
 def _samples(rows: Iterable[Row], figure: str) -> dict[str, list[float]]:
-    """Return the figure of the runs that count, by build, oldest build first."""
+    """Return the figure of runs that PASS, but of mutants, by build, oldest build first."""
     found: dict[str, list[float]] = {}
     for row in rows:
-        if _is_observation(row):
+        if row.mutant is None and _verdict(row) == Status.PASS:
             found.setdefault(row.build, []).append(_figures_of(row)[figure])
     return found
 

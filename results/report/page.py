@@ -119,7 +119,8 @@ def render(
     duration_ns = max(0, end_of(events))
     notes = notes_of(events)
     spans = fault_spans(notes)
-    figures = _figures(results)
+    measured = (check.statistics for check in results.checks if check.checker == "statistics")
+    figures: Mapping[str, Any] = next(measured, {})
     placed = placed_events(evidence)
     ruled = leaders.leaderships(notes, placed, duration_ns)
     story = story_of(results.checks, plan, events, operations, evidence, placed)
@@ -250,12 +251,6 @@ def _facts(
         ("workload", str(plan.get("workload", "?"))),
         ("seed", str(plan.get("seed", "?"))),
     ]
-
-
-def _figures(results: RunResults) -> Mapping[str, Any]:
-    """Return latency, availability and recovery as the check `statistics` found them."""
-    found = (check.statistics for check in results.checks if check.checker == "statistics")
-    return next(found, {})
 
 
 def _coverage(results: RunResults) -> list[tuple[str, str, list[int]]]:

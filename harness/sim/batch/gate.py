@@ -177,7 +177,8 @@ def _table(path: Path, rows_max: int) -> pa.Table:
         file = pq.ParquetFile(data, page_checksum_verification=True)
         if file.metadata.num_rows > rows_max:
             raise StoreError(f"{path}: it holds more rows than the batch has seeds")
-        if _unpacked_bytes(file.metadata) > _CHUNK_BYTES_MAX:
+        groups = (file.metadata.row_group(n) for n in range(file.metadata.num_row_groups))
+        if sum(int(group.total_byte_size) for group in groups) > _CHUNK_BYTES_MAX:
             raise StoreError(f"{path}: {_UNPACKED}")
         table = _bounded_table(file, path)
     except (pa.ArrowException, ValueError, TypeError) as error:
@@ -198,11 +199,6 @@ def _bounded_table(file: pq.ParquetFile, path: Path) -> pa.Table:
             raise StoreError(f"{path}: {_UNPACKED}")
         rows.append(row)
     return pa.Table.from_batches(rows, file.schema_arrow)
-
-
-def _unpacked_bytes(metadata: pq.FileMetaData) -> int:
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    return sum(int(group.total_byte_size) for group in groups)
 
 
 def _check_row(row: Row) -> None:

@@ -105,7 +105,8 @@ def page(document: Document) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     trials = document["trials"]
     for row in sorted(trials, key=lambda row: (row["found"] is None, row["mutant"])):
-        yield f"| `{row['mutant']}` | {_cell(row['title'])} | {_finding(row)} | {_alone(row)} |"
+        title = row["title"].replace("|", "\\|").replace("\n", " ")
+        yield f"| `{row['mutant']}` | {title} | {_finding(row)} | {_alone(row)} |"
 
 
 def section(document: Document) -> Iterator[str]:
@@ -207,7 +208,3 @@ def _finding(row: Row) -> str:
 def _alone(row: Row) -> str:
     alone = row["alone"]
     return "-" if alone is None else f"{alone['property']}, {alone['cpu_s']:g} s"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
