@@ -1,6 +1,5 @@
 """A short campaign of real nodes in namespaces: kill, a partition, a bad link; then Ctrl-C."""
 
-import asyncio
 import signal
 import subprocess
 import sys
@@ -14,19 +13,14 @@ from netns_world import require_namespaces
 from checkers.verdict import Status
 from cluster.backends.cleanup import clean, find_leftovers
 from cluster.backends.registry import BACKENDS, BackendRequest
-from cluster.node.runtime.clock import LoopClock
-from cluster.node.runtime.trace import clock_name
 from cluster.systems.kraft import KraftSystem
-from harness.evidence import node_disks
 from harness.plan.document import from_document
 from harness.plan.plan import Plan
 from harness.plan.stored_document import plan_document
-from harness.run.phases import Run, conduct
-from harness.run.recorder import Recorder
 from harness.run.run_to_verdict import starvation
 from results.judge.pipeline import judge
-from results.store.evidence_files import STATE_FILE
 from results.store.run_store import RunStore
+from tests.conduct import perform
 from tests.runs.command import ATTEMPTS
 
 KRAFTPROBE = str(Path(sys.executable).with_name("kraftprobe"))
@@ -64,7 +58,7 @@ def test_a_campaign_with_real_network_faults_passes_and_leaves_nothing(tmp_path:
     require_namespaces()
     plan = from_document({**tomllib.loads(PLAN), "campaign": "netns"})
     for attempt in range(ATTEMPTS):
-        store = perform(plan, tmp_path, f"run-{attempt}")
+        store = on_namespaces(plan, tmp_path, f"run-{attempt}")
         status = (results := judge(store)).status
         starved = status is Status.UNKNOWN and starvation()
         if status is not Status.UNDER_EXERCISED and not starved:
@@ -77,23 +71,10 @@ def test_a_campaign_with_real_network_faults_passes_and_leaves_nothing(tmp_path:
     assert find_leftovers(tmp_path) == []
 
 
-def perform(plan: Plan, runs: Path, name: str) -> RunStore:
+def on_namespaces(plan: Plan, runs: Path, name: str) -> RunStore:
     store = RunStore.create(runs, plan_document(plan, name, "kraftprobe run"))
-
-    async def work() -> None:
-        nodes = BackendRequest(KraftSystem(), store.folder, plan.nodes, frozenset(), None, print)
-        backend = BACKENDS["netns"].create(nodes)
-        with store.journal_writer() as journal:
-            loop = asyncio.get_running_loop()
-            recorder = Recorder(journal, loop.time, clock_name())
-            reads = await conduct(Run(plan, backend, recorder, LoopClock(loop)))
-            for read in reads.reads.values():
-                store.write_evidence(read.node, STATE_FILE, [read])
-            problems = node_disks.collect(store, plan.node_names)
-            recorder.note("evidence", {"problems": problems})
-            assert problems == []
-
-    asyncio.run(work())
+    nodes = BackendRequest(KraftSystem(), store.folder, plan.nodes, frozenset(), None, print)
+    perform(plan, store, lambda: BACKENDS["netns"].create(nodes))
     return store
 
 

@@ -75,15 +75,19 @@ class Lab:
             f"AuthorizedKeysFile {self.key}.pub\nStrictModes no\nUsePAM no\nPidFile none\n"
             "PasswordAuthentication no\nPermitRootLogin yes\nMaxStartups 50\n"
         )
-        command = (which("sshd"), "-D", "-e", "-f", str(config))
-        with (folder / "sshd.log").open("ab") as log:
-            self.sshds[node] = subprocess.Popen(
+        self.sshds[node] = self.serve_ssh(node, config)
+        self.wait_for_port(node, 22, folder)
+
+    def serve_ssh(self, node, config, *covered_by):
+        """Start an sshd in a host, by its own file; its output is beside that."""
+        command = (*covered_by, which("sshd"), "-D", "-e", "-f", str(config))
+        with (config.parent / "sshd.log").open("ab") as log:
+            return subprocess.Popen(
                 (*self._provider.entering(self.hosts[node].holder), *command),
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        self._wait_for_port(node)
 
     def cut_connections(self, node):
         """End every ssh connection to a host; its sshd goes on listening."""
@@ -164,13 +168,13 @@ class Lab:
             process for node in self.nodes for process in labelled_processes(self.folder / node)
         ]
 
-    def _wait_for_port(self, node):
-        deadline = time.monotonic() + 600
-        probe = f"import socket; socket.create_connection(('{self.hosts[node].address}', 22), 1)"
+    def wait_for_port(self, node, port, folder):
+        deadline, address = time.monotonic() + 600, self.hosts[node].address
+        probe = f"import socket; socket.create_connection(('{address}', {port}), 1)"
         while subprocess.run(
             self.inside(sys.executable, "-c", probe), capture_output=True, check=False
         ).returncode:
-            assert time.monotonic() < deadline, (self.folder / node / "sshd.log").read_text()
+            assert time.monotonic() < deadline, (folder / "sshd.log").read_text()
             time.sleep(0.05)
 
 

@@ -6,8 +6,6 @@ that name users and what sudo lets them do are covered by copies. The machine's 
 
 import contextlib
 import shutil
-import subprocess
-import time
 from pathlib import Path
 
 from tests.cluster.ssh.lab import which
@@ -40,7 +38,7 @@ def user_of_hosts(lab, rule):
         for node in lab.nodes:
             sshds.append(_start(lab, node, rule))
         for node in lab.nodes:
-            _wait_for_port(lab, node)
+            lab.wait_for_port(node, PORT, lab.folder / node / "unprivileged")
         keys = [
             f"[{lab.hosts[node].address}]:{PORT} {(lab.folder / node / 'host_key.pub').read_text()}"
             for node in lab.nodes
@@ -65,15 +63,8 @@ def _start(lab, node, rule):
         f"AuthorizedKeysCommand {which('cat')} {lab.key}.pub\nAuthorizedKeysCommandUser root\n"
         "UsePAM no\nPidFile none\nPasswordAuthentication no\nMaxStartups 50\n"
     )
-    command = (which("sshd"), "-D", "-e", "-f", str(config))
-    covered = ("unshare", "--mount", "sh", "-c", _COVER, "cover", str(folder), *command)
-    with (folder / "sshd.log").open("ab") as log:
-        return subprocess.Popen(
-            (*lab._provider.entering(lab.hosts[node].holder), *covered),
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    cover = ("unshare", "--mount", "sh", "-c", _COVER, "cover", str(folder))
+    return lab.serve_ssh(node, config, *cover)
 
 
 def _write_etc(etc, rule):
@@ -90,15 +81,3 @@ def _write_etc(etc, rule):
     (etc / "sudoers").unlink(missing_ok=True)
     (etc / "sudoers").write_text(f"Defaults !syslog\nroot ALL=(ALL:ALL) ALL\n{rule}")
     (etc / "sudoers").chmod(0o440)
-
-
-def _wait_for_port(lab, node):
-    deadline = time.monotonic() + 600
-    address = lab.hosts[node].address
-    probe = f"import socket; socket.create_connection(('{address}', {PORT}), 1)"
-    while subprocess.run(
-        lab.inside(which("python3"), "-c", probe), capture_output=True, check=False
-    ).returncode:
-        log = lab.folder / node / "unprivileged/sshd.log"
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.05)

@@ -19,7 +19,6 @@ from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.messages import ApiVersionsRequest
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork
-from cluster.node.runtime.trace import clock_name
 from cluster.node.security.tls import PLAINTEXT
 from cluster.schemas import Schema
 from cluster.systems.authority import Authority
@@ -31,11 +30,9 @@ from harness.evidence import node_disks
 from harness.plan.document import from_document
 from harness.plan.stored_document import plan_document
 from harness.plan.system_request import system_of
-from harness.run.phases import Run, conduct
-from harness.run.recorder import Recorder
 from results.judge.pipeline import judge
-from results.store.evidence_files import STATE_FILE
 from results.store.run_store import RunStore
+from tests.conduct import perform
 
 SECURITY = Schema(SecuritySettings, SettingError)
 PLAN = {
@@ -181,20 +178,7 @@ def test_a_secured_campaign_passes(tmp_path):
     plan = from_document(PLAN)
     store = RunStore.create(tmp_path, plan_document(plan, "run-secured", "kraftprobe run"))
     system = system_of(plan, "run-secured")
-
-    async def work(journal):
-        loop = asyncio.get_running_loop()
-        backend = LocalBackend(system, store.folder, plan.nodes, "run-secured")
-        recorder = Recorder(journal, loop.time, clock_name())
-        reads = await conduct(Run(plan, backend, recorder, LoopClock(loop)))
-        for read in reads.reads.values():
-            store.write_evidence(read.node, STATE_FILE, [read])
-        problems = node_disks.collect(store, plan.node_names)
-        recorder.note("evidence", {"problems": problems})
-        assert problems == []
-
-    with store.journal_writer() as journal:
-        asyncio.run(work(journal))
+    perform(plan, store, lambda: LocalBackend(system, store.folder, plan.nodes, "run-secured"))
     node_disks.conceal(store, plan.node_names)
     kept = [path for path in store.folder.rglob("*") if path.is_file()]
     secrets = (b"PRIVATE KEY", system.client_security.credentials.password.encode())
