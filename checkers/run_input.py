@@ -28,7 +28,7 @@ def asked_for(operations: Sequence[Operation], options: Mapping[str, Any]) -> Se
         columns = operations.columns
         wanted = np.ones(len(columns), np.bool_)
         if functions is not None:
-            wanted &= np.isin(columns.f, [columns.function(name) for name in functions])
+            wanted &= columns.calls(*functions)
         if options.get("refusals") is False:
             wanted &= columns.type != FAIL
         return operations.where(wanted)

@@ -110,6 +110,13 @@ class Columns:
         """Return the code of a function, -1 where no operation has it."""
         return self.functions.index(name) if name in self.functions else -1
 
+    def calls(self, *names: str) -> Bools:
+        """Return which operations call one of these functions."""
+        found = np.zeros(len(self), np.bool_)
+        for code in {self.function(name) for name in names} - {-1}:
+            found |= self.f == code
+        return found
+
     def code(self, value: Hashable) -> int:
         """Return the code of a frozen value, -1 where no operation has it."""
         if value is None:

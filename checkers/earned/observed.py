@@ -89,12 +89,11 @@ def observes(tried: Columns, *, nothing: bool) -> NDArray[np.bool_]:
 
     `nothing`: so does a step of a transaction that read nothing.
     """
-    blind = [code for code, name in enumerate(tried.functions) if name in BLIND]
-    found: NDArray[np.bool_] = ~np.isin(tried.f, blind)
-    for code in sorted({*range(len(tried.functions))}.difference(blind)):
-        rows = np.flatnonzero((tried.f == code) & (tried.type == OK))
+    found = ~tried.calls(*BLIND)
+    for name in set(tried.functions).difference(BLIND):
+        rows = np.flatnonzero(tried.calls(name) & (tried.type == OK))
         asked = [_steps(tried.values[value]) for value in tried.input[rows[:1]]]
-        if any(asked) or code == tried.function(_TRANSACTION):
+        if any(asked) or name == _TRANSACTION:
             for row in rows.tolist():
                 steps = _steps(tried.values[tried.output[row]])
                 found[row] = any(f in _READS and (nothing or v is not None) for f, _, v in steps)

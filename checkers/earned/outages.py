@@ -20,7 +20,7 @@ from checkers.partition_logs.columns import CONSUME
 from checkers.runs.exercised import DEPOSING, DOWN, OUTAGE
 from checkers.runs.faults import HEAL, NO_FAULT, FaultSpan, fault_spans
 from checkers.runs.statistics import waited_until, writes_in
-from porcupine_py.columns import OK, Columns, Int64s
+from porcupine_py.columns import OK, Int64s
 from porcupine_py.search.wording import title
 
 OUTAGE_MAX_S = 15.0
@@ -93,7 +93,7 @@ def nodes_answered(judged: Judged) -> Outcome:
     if judged.required_plan.get("strands"):
         return not_applicable("faults of strands may overlap")
     operations = judged.tried
-    asked = _of(operations, _ANSWERS_OF_NODES) & (operations.type == OK)
+    asked = operations.calls(*_ANSWERS_OF_NODES) & (operations.type == OK)
     for fault, begin_ns, end_ns in _all_down(judged.notes, judged.required_plan.get("nodes")):
         begun = operations.invoke_ns > begin_ns
         rows = np.flatnonzero(asked & begun & (operations.complete_ns < end_ns))
@@ -135,18 +135,13 @@ def _services(judged: Judged) -> Iterator[tuple[str, Rows, Rows]]:
     if plan.get("leaderless") is True:
         functions = BLIND  # of another system only what cannot be refused as wrong
     if groups.NAME in judged.wanted:
-        consumes, commits = _of(operations, [CONSUME]), _of(operations, [COMMIT])
+        consumes, commits = operations.calls(CONSUME), operations.calls(COMMIT)
         served = commits & ok
         for row in np.flatnonzero(consumes & ok).tolist():
             served[row] = _shows_something(operations.values[operations.output[row]])
         yield "the consumer group stood still: no member was served", consumes | commits, served
-    writes = _of(operations, functions)
+    writes = operations.calls(*functions)
     yield "no write was ok", writes, writes & ok
-
-
-def _of(operations: Columns, functions: Collection[str]) -> Rows:
-    codes = [code for code, name in enumerate(operations.functions) if name in functions]
-    return np.isin(operations.f, codes)
 
 
 def _shows_something(consumed: Any) -> bool:

@@ -122,8 +122,7 @@ def _records_left(operations: Sequence[Operation]) -> Iterator[tuple[int, EventT
 
 def _rows(columns: Columns) -> Iterator[tuple[int, EventType, str, str | None, Any]]:
     """Yield row, outcome, function, key and input of what may leave a record."""
-    functions = [columns.function(name) for name in ("write", "add")]
-    rows = np.flatnonzero(np.isin(columns.f, functions))
+    rows = np.flatnonzero(columns.calls("write", "add"))
     fields = (columns.type, columns.f, columns.key, columns.input)
     for row, kind, f, key, given in zip(
         rows.tolist(), *(field[rows].tolist() for field in fields), strict=True

@@ -35,7 +35,7 @@ from checkers.evidence import LogRecord
 from checkers.history import Operation
 from checkers.history.recorded import columns_of
 from checkers.verdict import Anomaly, anomaly
-from porcupine_py.columns import FAIL, OK, Bools, Columns, Int64s
+from porcupine_py.columns import FAIL, OK, Columns, Int64s
 
 CELLS: Final = "kraftprobe."
 _LIST: Final = "kraftprobe.list."
@@ -186,11 +186,6 @@ def _surplus(offset: int, what: str) -> Anomaly:
     return anomaly("unasked-record", f"the record at offset {offset} {what}", offset=offset)
 
 
-def _rows_of(operations: Columns, *functions: str) -> Bools:
-    """Return which operations are of these functions."""
-    return np.isin(operations.f, [operations.function(name) for name in functions])
-
-
 class _Pairs:
     """Numbers of pairs of a key and a value: equal where the pairs are; -1 is of no effect."""
 
@@ -226,14 +221,14 @@ def _places_of(done: Int64s, offsets: Int64s, asked: Int64s, rows: Int64s) -> Pl
 def _places_of_writes(effects: Effects, operations: Columns) -> Places:
     pairs = _Pairs(effects.keys, effects.values)
     done, asked = pairs.of(effects.keys, effects.values), pairs.number(operations)
-    rows = np.flatnonzero(_rows_of(operations, "write") & (operations.type != FAIL))
+    rows = np.flatnonzero(operations.calls("write") & (operations.type != FAIL))
     return _places_of(done, effects.offsets, asked, rows)
 
 
 def _registers(effects: Effects, operations: Columns, committed_end: int) -> Iterator[Anomaly]:
     pairs = _Pairs(effects.keys, effects.values)
     done, asked = pairs.of(effects.keys, effects.values), pairs.number(operations)
-    write = _rows_of(operations, "write")
+    write = operations.calls("write")
     for row in np.flatnonzero(write & (operations.type == OK) & ~np.isin(asked, done)).tolist():
         text = operations.values[operations.input[row]]
         yield _loss(operations, row, f"the newest log does not hold its value {text!r}")
@@ -269,7 +264,7 @@ def _places_of_appends(effects: Effects, operations: Columns) -> Places:
     keys, elements, offsets = zip(*added, strict=True) if added else ((), (), ())
     pairs = _Pairs(keys, elements)
     done, asked = pairs.of(keys, elements), pairs.number(operations)
-    rows = np.flatnonzero(_rows_of(operations, "append") & (operations.type != FAIL))
+    rows = np.flatnonzero(operations.calls("append") & (operations.type != FAIL))
     return _places_of(done, np.array(offsets, np.int64), asked, rows)
 
 
@@ -290,7 +285,7 @@ def _lists(effects: Effects, operations: Columns, committed_end: int) -> Iterato
     there = [(key, element) for key, elements in held.items() for element in elements]
     every = [*there, *((key, element) for key, element, _ in added)]
     pairs = _Pairs((key for key, _ in every), (element for _, element in every))
-    append, asked = _rows_of(operations, "append"), pairs.number(operations)
+    append, asked = operations.calls("append"), pairs.number(operations)
     numbers = pairs.of((key for key, _ in every), (element for _, element in every))
     possible = np.isin(numbers[len(there) :], asked[append & (operations.type != FAIL)])
     for (key, element, offset), may_be in zip(added, possible.tolist(), strict=True):
@@ -309,7 +304,7 @@ def _counters(effects: Effects, operations: Columns, committed_end: int) -> Iter
     records = list(zip(effects.keys, effects.values, strict=True))
     names = {topic_id: name for topic_id, name in records if name is not None}
     counts = Counter(names.get(topic_id) for topic_id, name in records if name is None)
-    increment = _rows_of(operations, "increment")
+    increment = operations.calls("increment")
     possible, done = (
         Counter(operations.key[increment & wanted].tolist())
         for wanted in (operations.type != FAIL, operations.type == OK)
@@ -335,7 +330,7 @@ def _topics(effects: Effects, operations: Columns, committed_end: int) -> Iterat
     held: defaultdict[str | None, set[str | None]] = defaultdict(set)
     for key, topic_id in zip(effects.keys, effects.values, strict=True):
         held[key].add(topic_id)
-    made = _rows_of(operations, "create", "add")
+    made = operations.calls("create", "add")
     for row in np.flatnonzero(made & (operations.type == OK)).tolist():
         output = operations.values[operations.output[row]]
         topic_id = output.get("id") if isinstance(output, dict) else None
@@ -355,7 +350,7 @@ def _topics(effects: Effects, operations: Columns, committed_end: int) -> Iterat
 def _places_of_creates(effects: Effects, operations: Columns) -> Places:
     """Of those alone whose answer names the topic."""
     ids = {topic_id: number for number, topic_id in enumerate(dict.fromkeys(effects.values))}
-    made = _rows_of(operations, "create", "add") & (operations.type == OK)
+    made = operations.calls("create", "add") & (operations.type == OK)
     outputs = (value.get("id") if isinstance(value, dict) else None for value in operations.values)
     numbers = [-1 if i is None else ids.get(i, -1) for i in outputs]
     asked = np.array(numbers, np.int64)[operations.output]
@@ -366,7 +361,7 @@ def _places_of_creates(effects: Effects, operations: Columns) -> Places:
 def _registrations(effects: Effects, operations: Columns, committed_end: int) -> Iterator[Anomaly]:
     del committed_end
     held = set(zip(effects.keys, effects.offsets.tolist(), strict=True))
-    register = _rows_of(operations, "register") & (operations.type == OK)
+    register = operations.calls("register") & (operations.type == OK)
     for row in np.flatnonzero(register).tolist():
         key = str(operations.keys[operations.key[row]])
         output = operations.values[operations.output[row]]

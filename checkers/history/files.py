@@ -30,7 +30,7 @@ from checkers.history.foreign import (
 )
 from checkers.history.formats import read_text
 from checkers.history.sources import open_history
-from porcupine_py.columns import FAIL, NO_PAIR, OK, Bools, Columns, from_operations
+from porcupine_py.columns import FAIL, NO_PAIR, OK, Columns, from_operations
 
 SMALL_BYTES = 1 << 16
 """Files up to this are read line by line in less time than Arrow is loaded."""
@@ -67,7 +67,7 @@ def judged_of(
     """Leave out what shows nothing. Raises HistoryError that names the file."""
     no_refusals, no_nil = shows_nothing(reading, is_foreign=is_foreign)
     failed = (columns.type == FAIL) & no_refusals
-    unknown = (columns.type == OK) & (columns.output == 0) & _are(columns, READS) & no_nil
+    unknown = (columns.type == OK) & (columns.output == 0) & columns.calls(*READS) & no_nil
     if is_foreign:
         _refuse_pairs(columns, name)
     kept = columns
@@ -77,13 +77,9 @@ def judged_of(
     return ColumnFile(columns, kept, (*notes, *more))
 
 
-def _are(columns: Columns, functions: frozenset[str]) -> Bools:
-    return np.isin(columns.f, [c for c, name in enumerate(columns.functions) if name in functions])
-
-
 def _refuse_pairs(columns: Columns, name: str) -> None:
-    ok, writes = _are(columns, READS) & (columns.type == OK), columns.f == columns.function(WRITE)
-    given = (columns.input[_are(columns, ASKING)], columns.output[ok], columns.input[writes])
+    ok, writes = columns.calls(*READS) & (columns.type == OK), columns.calls(WRITE)
+    given = (columns.input[columns.calls(*ASKING)], columns.output[ok], columns.input[writes])
     try:
         refuse_pairs(*((columns.values[c] for c in np.unique(codes)) for codes in given))
         for f in INPUTS:
@@ -93,7 +89,7 @@ def _refuse_pairs(columns: Columns, name: str) -> None:
 
 
 def _refuse_other_answers(columns: Columns, f: str) -> None:
-    done = (columns.f == columns.function(f)) & (columns.type == OK)
+    done = columns.calls(f) & (columns.type == OK)
     rows = np.flatnonzero(done & ((columns.output != columns.input) | (columns.input == 0)))
     codes = (codes[rows].tolist() for codes in (columns.expected, columns.input, columns.output))
     for expected, given, code in zip(*codes, strict=True):

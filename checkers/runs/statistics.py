@@ -26,7 +26,7 @@ from checkers.history.recorded import columns_of, ended_ns, span_of, statements
 from checkers.run_input import RunInput
 from checkers.runs.faults import HEAL, phases
 from checkers.verdict import CheckResult, Status
-from porcupine_py.columns import KINDS, OK, Bools, Columns, Int64s
+from porcupine_py.columns import KINDS, OK, Columns, Int64s
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "statistics"
@@ -150,7 +150,7 @@ def _write_outage(
     or to when clients waited for none any more: while nobody writes, nothing is down.
     """
     heal_ns = next((at_ns for name, at_ns in phases(notes) if name == HEAL), INFINITY_NS)
-    writes = _are_writes(operations) & (operations.invoke_ns < heal_ns)
+    writes = operations.calls(*writes_in(operations.functions)) & (operations.invoke_ns < heal_ns)
     invoked = np.sort(operations.invoke_ns[writes])
     if not len(invoked):
         return None
@@ -166,15 +166,10 @@ def _write_outage(
     return {"duration_ms": (to_ns - from_ns) / _NS_PER_MS, "from_ns": from_ns, "to_ns": to_ns}
 
 
-def _are_writes(operations: Columns) -> Bools:
-    codes = [operations.function(name) for name in writes_in(operations.functions)]
-    return np.isin(operations.f, codes)
-
-
 def _recoveries(operations: Columns, notes: Sequence[Event]) -> list[dict[str, Any]]:
     """Return how long it took, after each fault and each heal, until writes were served again."""
     ok = operations.type == OK
-    writes = ok & _are_writes(operations)
+    writes = ok & operations.calls(*writes_in(operations.functions))
     chosen = writes if writes.any() else ok
     order = np.argsort(operations.invoke_ns[chosen], kind="stable")
     invoked = operations.invoke_ns[chosen][order]

@@ -72,9 +72,8 @@ def decode(columns: Columns, into: str, *reading: str, records: bool = False) ->
 
 
 def _decode(columns: Columns, into: str, reading: Sequence[str], *, records: bool) -> Shown | None:
-    made = np.flatnonzero((columns.f == columns.function(into)) & (columns.type != FAIL))
-    is_read = np.isin(columns.f, [columns.function(f) for f in reading])
-    reads = np.flatnonzero(is_read & (columns.type == OK))
+    made = np.flatnonzero(columns.calls(into) & (columns.type != FAIL))
+    reads = np.flatnonzero(columns.calls(*reading) & (columns.type == OK))
     lists = [columns.values[code] for code in columns.output[reads].tolist()]
     if not all(type(element) in (list, tuple) for element in lists):
         return None

@@ -128,7 +128,7 @@ def _codes(columns: Columns, model: Model) -> Int8s:
     code[(columns.type == INFO) & (code == READ)] = -1
     if CAS in names.values():
         observed = [error is None or error in CAS_REFUSED for error in columns.errors]
-        refused = (columns.type == FAIL) & (columns.f == columns.function("cas"))
+        refused = (columns.type == FAIL) & columns.calls("cas")
         code[refused & np.array(observed, np.bool_)[columns.error]] = NOT
     wrong = code == -2
     if CAS in names.values():

@@ -17,7 +17,7 @@ from porcupine_py.kernels.library import Replayed
 from porcupine_py.models import KeyValue, Model, Register
 from porcupine_py.models.registers import CAS_REFUSED
 from porcupine_py.search.certificate import RefusedError
-from porcupine_py.search.replay_types import VERIFIERS, functions, refusal, verify_placed
+from porcupine_py.search.replay_types import VERIFIERS, refusal, verify_placed
 
 
 def verify_orders(
@@ -52,8 +52,8 @@ def _replay(columns: Columns, model: Register, order: Int64s, judged: Bools) -> 
 
 def _verify_strings(columns: Columns, model: KeyValue, order: Int64s, judged: Bools) -> None:
     """Replay gets, puts and appends; strings are compared as they are."""
-    effects = functions(columns, "put", "append")
-    verify_placed(columns, order, None, effects, functions(columns, "get"), judged)
+    effects = columns.calls("put", "append")
+    verify_placed(columns, order, None, effects, columns.calls("get"), judged)
     values, replaces = columns.values, columns.f[order] == columns.function("put")
     effect = effects[order]
     operand = np.where(effect, columns.input[order], columns.output[order]).tolist()

@@ -22,14 +22,6 @@ _LONG_READ = 2_000
 _SUM_MAX = 1 << 62
 
 
-def functions(columns: Columns, *names: str) -> Bools:
-    """Return which operations call one of these functions."""
-    found = np.zeros(len(columns), np.bool_)
-    for name in names:
-        found |= columns.f == columns.function(name)
-    return found
-
-
 _REASONS = {
     Replayed.TWICE: "the order holds an operation twice or one that is not in the history",
     Replayed.MISSING: "operation {} is missing in the order",
@@ -109,7 +101,7 @@ def _verify_container(into: str, out_of: str, end: int) -> Callable[[Columns, In
     """Return a verifier of queues (`end` 0: the oldest comes out) or stacks (-1: the newest)."""
 
     def verify(columns: Columns, order: Int64s) -> None:
-        inserting, removing = functions(columns, into), functions(columns, out_of)
+        inserting, removing = columns.calls(into), columns.calls(out_of)
         saw_nothing = np.array([error in EMPTY_ERRORS for error in columns.errors], np.bool_)
         refused = removing & (columns.type == FAIL) & saw_nothing[columns.error]
         verify_placed(columns, order, refused, inserting, removing)
@@ -147,8 +139,8 @@ def _verify_nested(
 
 def _verify_counter(columns: Columns, order: Int64s) -> None:
     """Every read returns the sum of the additions before it."""
-    reading = functions(columns, "read")
-    verify_placed(columns, order, None, functions(columns, *ADDING), reading)
+    reading = columns.calls("read")
+    verify_placed(columns, order, None, columns.calls(*ADDING), reading)
     adds = np.flatnonzero(~reading & (columns.type != FAIL))
     added, read = amounts(columns, adds), reading[order]
     total = integers(columns, columns.output[order[read]])
@@ -164,7 +156,7 @@ def _verify_counter(columns: Columns, order: Int64s) -> None:
 def _verify_ids(columns: Columns, order: Int64s) -> None:
     """No identifier is returned twice."""
     nothing = np.zeros(len(columns), np.bool_)
-    verify_placed(columns, order, None, nothing, functions(columns, "generate"))
+    verify_placed(columns, order, None, nothing, columns.calls("generate"))
     given = columns.output[order]
     first = np.full(len(columns.values), -1, np.int64)
     first[given[::-1]] = np.arange(len(given))[::-1]
@@ -251,8 +243,8 @@ def _collect(
 
     For an insertion itself: those before it.
     """
-    inserting = functions(columns, into)
-    verify_placed(columns, order, None, inserting, functions(columns, *reading))
+    inserting = columns.calls(into)
+    verify_placed(columns, order, None, inserting, columns.calls(*reading))
     seen = decode(columns, into, *reading, records=log)
     if seen is None:
         raise RefusedError("the values are not plain")

@@ -39,7 +39,7 @@ _FEW_READS = 1_000
 def arrange_counter(columns: Columns) -> Int64s | None:
     """Find an order of a counter to which one amount is added again and again. O(n log n)."""
     kernels = load()
-    reading = columns.f == columns.function("read")
+    reading = columns.calls("read")
     reads = np.flatnonzero(reading & (columns.type == OK))
     adds = np.flatnonzero(~reading & (columns.type != FAIL))
     added, totals = amounts(columns, adds), integers(columns, columns.output[reads])
@@ -180,9 +180,8 @@ class Values:
 
 def values_of(columns: Columns, into: str, out_of: str) -> Values | None:
     """Sort a history out; None where something is wrong with one value, or it does not apply."""
-    inserting = columns.f == columns.function(into)
-    removing = columns.f == columns.function(out_of)
-    made = np.flatnonzero(inserting & (columns.type != FAIL))
+    removing = columns.calls(out_of)
+    made = np.flatnonzero(columns.calls(into) & (columns.type != FAIL))
     taken = np.flatnonzero(removing & (columns.type == OK) & (columns.output != 0))
     owner = _owners(columns, made, taken)
     if owner is None or np.any(owner < 0):
