@@ -32,6 +32,7 @@ _WRONG_BATCH: Final = frozenset(
     {
         *("corrupt_message", "invalid_record", "unknown_server_error"),
         *("unsupported_compression_type", "unsupported_for_message_format"),
+        *("message_too_large", "record_list_too_large"),
     }
 )
 _OF_ELECTIONS: Final = frozenset(

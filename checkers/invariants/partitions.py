@@ -5,9 +5,10 @@ agrees to an AlterPartition, with the partition epoch that was asked for and the
 be committed when it was asked; `held`, a leader's high watermark and up to where all have the log
 that it waits for; `fetch-waits`, a follower's Fetch that waits, with log end and high watermark as
 its leader has them and as it names them; `voters-wait`, a Fetch of the metadata log that waits,
-with the high watermark when it came and as it is; `remembered`, up to where a log goes, the last
-batch that it remembers of any idempotent producer, and its high watermark; `log-topic`, the topic
-that a replica is of and the one that its log was made for; `producer-answer`, the sequences of a
+with the high watermark when it came and as it is; `waits-lost`, how much waits at a node that does
+not lead the metadata log; `remembered`, up to where a log goes, the last batch that it remembers of
+any idempotent producer, and its high watermark; `log-topic`, the topic that a replica is of and the
+one that its log was made for; `producer-answer`, the sequences of a
 batch and of those that its leader remembers when it answers; `producer-batches`, the sequences that
 a replica remembers of a producer; `acknowledged`, acks and end of a batch that is answered without
 an error, and up to where its leader has committed, and what a kill of it keeps; `deletion`, a
@@ -74,7 +75,8 @@ class FetchAnswered(Invariant):
     """No Fetch of a follower waits when its leader has more, or has committed more, than it knows.
 
     The high watermark that a Fetch names is what the follower made of the last answer. In the
-    metadata quorum it names none: there whatever waits as more is committed is answered.
+    metadata quorum it names none: there whatever waits as more is committed is answered. And who
+    leads no longer lets nobody wait, for a Fetch, a commit or a read: another has what they need.
     """
 
     name = "fetch-answered"
@@ -88,6 +90,14 @@ class FetchAnswered(Invariant):
             f"{node} leads {fields['name']} up to {has[0]}, committed up to {has[1]}, and lets "
             f"broker {fields['follower']} wait, which asks from {asked[0]} on and knows all below "
             f"{asked[1]} to be committed"
+        )
+
+    def on_waits_lost(self, node: str, fields: Fields) -> Broken | None:
+        if not fields["count"]:
+            return None
+        return Broken(
+            f"{node} does not lead in epoch {fields['epoch']}, and lets {fields['count']} requests "
+            f"wait that came when it led"
         )
 
     def on_voters_wait(self, node: str, fields: Fields) -> Broken | None:

@@ -11,12 +11,13 @@ index of a segment, and the last offset of the batch to which it points; `watch-
 Fetch sessions or requests a broker watches partitions for that are over.
 
 Of `harness/sim/folder_sight.py`: `directory-used`, a log directory, whether its broker has opened
-it, and folders of partitions there of which it has no log; `epochs-seen`, the leader epochs of a
-log, and those in its file; `point-seen`, the recovery point of a log, and up to where a power loss
-leaves the log; `point-moved`, that point, where it has to be at least, and why; `log-opened`, where
-a log begins and ends and is committed, and what its checkpoints say; `producers-seen`, what a log
-remembers of producers, and the last batches that it has of them; `indexes-seen`, a segment, both of
-its indexes, and whether nothing more is appended to it.
+it, and folders there of which it has no log, or files that their logs do not know; `epochs-seen`,
+the leader epochs of a log, and those in its file; `point-seen`, the recovery point of a log, up to
+where a power loss leaves the log, and an index below that it changes; `point-moved`, that point,
+where it has to be at least, and why; `log-opened`, where a log begins and ends and is committed,
+and what its checkpoints say; `producers-seen`, what a log remembers of producers, and the last
+batches that it has of them; `indexes-seen`, a segment, both of its indexes, and whether nothing
+more is appended to it.
 
 Of `harness/sim/retention_sight.py`: `segment-deleted`, a segment that a leader's log has no more;
 `segment-due`, the first one of a log, which is committed, for how long it has been due, and how
@@ -162,10 +163,11 @@ class BatchesIndexed(Invariant):
 
 
 class DirectoryOpened(Invariant):
-    """A broker uses a log directory whose logs it has opened, each of them.
+    """A broker uses a log directory whose logs it has opened, each of them, with all its files.
 
     With one that it could not open it goes on without: a replica that is empty would come back, and
-    lead, as if it had what it once acknowledged.
+    lead, as if it had what it once acknowledged. A segment or snapshot that it cut off and left
+    there comes back behind other records.
     """
 
     name = "directory-opened"
@@ -174,7 +176,7 @@ class DirectoryOpened(Invariant):
     def on_directory_used(self, node: str, fields: Fields) -> Broken | None:
         if fields["is_open"] and not fields["lacks"]:
             return None
-        what = f"the logs {', '.join(fields['lacks'])}" if fields["is_open"] else "the logs"
+        what = ", ".join(fields["lacks"]) if fields["is_open"] else "the logs"
         return Broken(f"{node} uses {fields['log_dir']} and has not opened {what} there")
 
 
@@ -193,7 +195,7 @@ class EpochsSaved(Invariant):
 
 
 class PointDurable(Invariant):
-    """What lies below a recovery point is durable: no start looks for damage there.
+    """What lies below a recovery point is durable, with its indexes: no start looks at it.
 
     The point goes back only where its log is cut, and is at the last segment once that was begun:
     what lies below would be read again by each start. For metadata it is where that is durable.
@@ -203,11 +205,13 @@ class PointDurable(Invariant):
     source = "UnifiedLog.flush, roll; recovery-point-offset-checkpoint"
 
     def on_point_seen(self, node: str, fields: Fields) -> Broken | None:
+        has = f"{node} has the recovery point {fields['point']} of {fields['name']}"
+        if fields["lost"] is not None:
+            return Broken(f"{has}, and a power loss changes {fields['lost']} below")
         if fields["durable_end"] >= fields["point"]:
             return None
         return Broken(
-            f"{node} has the recovery point {fields['point']} of {fields['name']}, of which a "
-            f"power loss leaves what lies below {fields['durable_end']}"
+            f"{has}, of which a power loss leaves what lies below {fields['durable_end']}"
         )
 
     def on_point_moved(self, node: str, fields: Fields) -> Broken | None:

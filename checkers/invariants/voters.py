@@ -241,7 +241,7 @@ class ChangesTaken(Invariant):
 
     It may when the leader has committed a record of its epoch and the last change, and no other is
     under way; so it cannot be kept from repairing its quorum. It may ask a new voter for its
-    versions first, and refuse it then.
+    versions first, and refuse it then, unless it answers and has held all of the leader's log.
     """
 
     name = "changes-taken"

@@ -54,9 +54,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:controller.partitions.alter_partition:_is_legal_recovery:relation:1": (
         "no leader asks to go on recovering: each change of an ISR says that it has"
     ),
-    "X:log.storage.recovery:_pairs:connector:0": (
-        "the text of an error, by which nothing is judged"
-    ),
+    "X:log.storage.recovery:_pairs:connector:0": _TEXT,
     "X:controller.metadata.result:ItemError.__init__:left-out:0": (
         "an answer has its text from `api_error`"
     ),

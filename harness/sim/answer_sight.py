@@ -106,7 +106,7 @@ class AnswerWatch:
         mesh.on_reply[UpdateFeaturesRequest].append(self._look_at_update)
         mesh.on_reply[IncrementalAlterConfigsRequest].append(self._look_at_resize)
         mesh.on_serve[ProduceRequest].append(self._hear_sequences)
-        mesh.on_reply[ProduceRequest] += [self._look_at_batches, self._look_at_sequences]
+        mesh.on_reply[ProduceRequest].append(self._look_at_sequences)
         mesh.on_reply[DescribeClusterRequest].append(self._look_at_cluster)
         mesh.on_reply[MetadataRequest] += [self._look_at_controller, self._look_at_partitions]
         mesh.on_reply[InitProducerIdRequest].append(self._look_at_producer_id)
@@ -188,14 +188,6 @@ class AnswerWatch:
             "error": response.responses[0].error_code.name,
         }
         self._watcher.take(name, "resize-answer", shown)
-
-    def _look_at_batches(self, name: str, request: object, response: Any) -> None:
-        del request
-        for result in response.partitions:
-            if result.error is ErrorCode.none:
-                continue
-            shown = {"partition": f"{result.topic}-{result.index}", "error": result.error.name}
-            self._watcher.take(name, "batch-answer", shown)
 
     def _hear_sequences(self, name: str, request: Any) -> None:
         if request.acks != ALL or len(request.partitions) != 1:

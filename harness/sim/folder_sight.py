@@ -24,10 +24,11 @@ from cluster.node.log.batch.records import (
     split_batches,
 )
 from cluster.node.log.data.data_log import DataLog
+from cluster.node.log.data.data_recovery import DELETED_SUFFIX
 from cluster.node.log.data.data_segment import DataSegment
 from cluster.node.log.data.directory_checkpoints import HIGH_WATERMARK_FILE, START_OFFSET_FILE
 from cluster.node.log.data.log_directory import LogDirectory
-from cluster.node.log.data.partition_folder import parse_folder
+from cluster.node.log.data.partition_folder import PARTITION_METADATA_FILE, parse_folder
 from cluster.node.log.data.producer_state import ProducerEntry, decode_snapshot, snapshot_name
 from cluster.node.log.metadata.log import Log
 from cluster.node.log.storage.checkpoint import (
@@ -144,6 +145,7 @@ class FolderWatch:
             point = max(saved.get(at, 0), log.recovery_point)
             if point > log.start_offset:
                 shown = {"name": str(at), "point": point, "durable_end": _durable_end(disk, log)}
+                shown["lost"] = _lost_index(disk, log, point)
                 self._watcher.take(process.name, "point-seen", shown)
             if at in directory.logs:  # a future log is cut untold
                 self._look_at_point(process, at, log)
@@ -224,6 +226,8 @@ class FolderWatch:
         disk = disk_of(directory)
         used = {log.directory for log in directory._all()}
         lacks = [folder for folder in _folders(disk) if folder not in used] if disk.is_idle else []
+        if disk.is_idle and not disk.detached and disk._error is None:
+            lacks += [path for _, log in directory._existing() for path in _strays(disk, log)]
         shown = {"log_dir": directory.path, "is_open": directory.is_open, "lacks": lacks}
         self._watcher.take(process.name, "directory-used", shown)
 
@@ -248,6 +252,15 @@ def _folders(disk: MemoryDisk) -> Iterator[str]:
             continue
         if at.topic != METADATA_TOPIC:
             yield name
+
+
+def _strays(disk: MemoryDisk, log: DataLog) -> list[str]:
+    """Return the files in a log's folder that are none of it, nor wait to be removed."""
+    names = (EPOCH_FILE, PARTITION_METADATA_FILE, *map(snapshot_name, log._snapshots))
+    own = {path for segment in log._segments for path in segment.paths}
+    own |= {f"{log.directory}/{name}" for name in names}
+    there = (f"{log.directory}/{name}" for name in disk.list_directory(log.directory))
+    return [path for path in there if path not in own and not path.endswith(DELETED_SUFFIX)]
 
 
 def headers(data: bytes) -> Iterator[BatchHeader]:
@@ -297,6 +310,16 @@ def _epochs(file: bytes) -> list[tuple[int, int]] | None:
 
 def _pairs(entries: tuple[EpochEntry, ...]) -> list[tuple[int, int]]:
     return [(entry.epoch, entry.start_offset) for entry in entries]
+
+
+def _lost_index(disk: MemoryDisk, log: DataLog, point: int) -> str | None:
+    """Return an index below a recovery point, of a segment made here, that a power loss changes."""
+    for segment in log._segments[:-1]:
+        if not segment._loaded_bytes and not segment.is_dirty and log.end_of(segment) <= point:
+            for path in segment.paths[1:]:
+                if disk.durable(path) != disk.read(path):
+                    return path
+    return None
 
 
 def _durable_end(disk: MemoryDisk, log: DataLog) -> int:

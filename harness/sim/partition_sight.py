@@ -200,6 +200,10 @@ class PartitionWatch:
             replica = self._find(name, asked.topic, asked.index)
             if replica is None:
                 continue
+            config, size_bytes = replica.log.config, len(asked.records)
+            if size_bytes <= min(config.max_message_bytes, config.segment_bytes):
+                answer = {"partition": str(replica.at), "error": row.error.name}
+                self._watcher.take(name, "batch-answer", answer)
             header = parse_header(asked.records)
             is_one = len(request.partitions) == 1  # else it may have waited for others
             if is_one and row.error is ErrorCode.none and replica.partition.leads:

@@ -34,6 +34,7 @@ from cluster.node.kraft.messages import (
     RemoveVoterRequest,
     ReplicaKey,
     UpdateVoterRequest,
+    VoteRequest,
 )
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.states import Follower
@@ -81,7 +82,8 @@ def watch(
     world.on_end.append(on_end)
     waits = FetchWaits(world, take)
     world.observers.append(waits.on_event)
-    world.mesh.on_serve[FetchRequest].append(waits.on_serve)
+    for asked in (FetchRequest, VoteRequest):
+        world.mesh.on_serve[asked].append(waits.on_serve)
     return watcher
 
 
@@ -155,9 +157,9 @@ class Arrivals:
 
 
 class FetchWaits:
-    """Shows the Fetch that waits for longest at a quorum's leader.
+    """Shows the Fetch that waits for longest at a quorum's leader, and all that waits at others.
 
-    It looks when the next Fetch is about to be served, in the state that all before has left.
+    It looks when a Fetch or Vote is about to be served, in the state that all before has left.
     """
 
     def __init__(self, world: SimWorld, take: Callable[[str, str, Fields], None]) -> None:
@@ -174,15 +176,18 @@ class FetchWaits:
             at, first = (process.name, process.incarnation), core.fetch_purgatory._next
             self._commits[at] = first, core.log.high_watermark
 
-    def on_serve(self, name: str, message: object) -> None:
-        """Show who waits still since before the last commit."""
+    def on_serve(self, name: str, _: object) -> None:
+        """Show who waits still since before the last commit, or since the node led."""
         process = self._nodes[name].process
-        if process is None or not isinstance(message, FetchRequest):
+        core = _core(process)
+        if process is None or core is None:
+            return
+        if core.leader is None:
+            waiting = *core.fetch_purgatory._waiters, *core.append_purgatory._waiters, *core.readers
+            count = len(waiting) + (core.pending_change is not None)
+            self._take(name, "waits-lost", {"epoch": core.quorum.epoch, "count": count})
             return
         first, known = self._commits.get((name, process.incarnation), (0, 0))
-        core = _core(process)
-        if core is None or core.leader is None:
-            return
         if next(iter(core.fetch_purgatory._waiters), first) < first:
             committed = core.leader.high_watermark
             shown = {"epoch": core.leader.epoch, "high_watermark": committed, "known": known}
@@ -273,10 +278,14 @@ class VoterAnswers:
         self._take = take
         self._came: dict[tuple[str, int], _VoterChange] = {}
         """By node and identity: requests that it has to answer as the leader."""
+        self._holds: dict[tuple[str, int, ReplicaKey], int] = {}
+        """By leader, epoch and replica: how often that asked for what comes behind all it has."""
         for kind in _VOTER_CHANGES:
             world.mesh.on_serve[kind].append(self._hear)
             world.mesh.on_reply[kind].append(self._look)
+        world.mesh.on_serve[FetchRequest].append(self._note_fetch)
         world.mesh.on_ask[ApiVersionsRequest].append(self._note_ask)
+        world.mesh.on_answer[ApiVersionsRequest].append(self._note_answer)
 
     def _hear(self, name: str, request: object) -> None:
         core = _core(self._nodes[name].process)
@@ -288,12 +297,31 @@ class VoterAnswers:
         for (node, _), change in self._came.items():
             change.has_asked |= node == name
 
+    def _note_answer(self, name: str, _: object, response: object) -> None:
+        if getattr(response, "error_code", None) is ErrorCode.none:
+            for (node, _), change in self._came.items():
+                change.is_answered |= node == name
+
+    def _note_fetch(self, name: str, request: Any) -> None:
+        core = _core(self._nodes[name].process)
+        epoch, position = (
+            request.current_leader_epoch,
+            (request.last_fetched_epoch, request.fetch_offset),
+        )
+        if core is not None and core.leader is not None and epoch == core.leader.epoch:
+            at = name, epoch, ReplicaKey(request.replica_id, request.replica_directory_id)
+            holds_all = position == (core.log.end.epoch, core.log.end_offset)
+            self._holds[at] = self._holds.get(at, 0) + holds_all
+
     def _look(self, name: str, request: Any, response: Any) -> None:
         """Look at a refusal in the state that it left, which is that in which it was made."""
         change, core = self._came.pop((name, id(request)), None), _core(self._nodes[name].process)
         if change is None or core is None or core.leader is not change.leader or core.shutting_down:
             return
         error = response.error_code if _is_upgrade(request) else response.error
+        if isinstance(request, AddVoterRequest) and change.is_answered:
+            key = ReplicaKey(request.voter_id, request.voter_directory_id)
+            change.has_asked = self._holds.get((name, change.leader.epoch, key), 0) < _HELD_MIN
         shown = {
             "request": type(request).__name__.removesuffix("Request"),
             "error": error.name,
@@ -302,6 +330,8 @@ class VoterAnswers:
         self._take(name, "voter-answer", shown)
 
 
+_HELD_MIN = 2
+"""The log may have grown as the first Fetch was served; behind the second it has all of before."""
 _VOTER_CHANGES = (AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest, UpdateFeaturesRequest)
 
 
@@ -320,7 +350,8 @@ class _VoterChange:
     request: Any
     leader: Leader
     has_asked: bool = False
-    """Whether it has asked a node for its versions since."""
+    """Whether it has asked a node for its versions since, and may refuse that one."""
+    is_answered: bool = False
 
 
 def _may_begin(core: RaftCore, change: _VoterChange) -> bool:

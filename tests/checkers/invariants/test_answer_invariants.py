@@ -134,6 +134,7 @@ def test_the_size_of_a_part_is_judged_of_the_broker_that_it_is_of(broker, count)
     [
         ("invalid_record", ["batches-taken"]),
         ("unknown_server_error", ["batches-taken"]),
+        ("message_too_large", ["batches-taken"]),
         ("none", []),
         ("not_leader_or_follower", []),
         ("out_of_order_sequence_number", []),
@@ -457,6 +458,11 @@ def test_a_leader_sends_what_lies_in_a_snapshot_and_nothing_beyond():
         (LOG, "X:controller.core.feature_control:_update:left-out:0", "feature-kept"),
         (LOG, "X:controller.topics.topic_changes:_partitions:relation:0", "topics-known"),
         (LOG, "X:log.batch.compression:inflate:relation:0", "batches-taken"),
+        (
+            {**LOG, "workload_options": {"compression": "gzip"}},
+            "X:log.batch.compression:_gunzip:always:0",
+            "batches-taken",
+        ),
         (LOG, "X:controller.apis.describe:_cluster_response:relation:0", "node-died"),
         (
             LOG,

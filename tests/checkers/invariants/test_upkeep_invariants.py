@@ -13,107 +13,72 @@ from cluster.node.ports import Endpoint
 from harness.sim.world_sight import Descriptions
 from tests.checkers.invariants.watching import QUIET, broken, found_in
 
+SIZES = {"size_bytes": 5_000, "kept_bytes": 3_000, "interval_ms": 2_000.0}
+RIGHT = {
+    "checkpoint-seen": {"name": "t-0", "mark": 9, "saved": 8, "for_ms": 11_000.0},
+    "cleaning-seen": {**SIZES, "for_ms": 3_000.0},
+    "move-seen": {"name": "t-0", "to_dir": "/d", "is_there": True},
+    "logs-seen": {"name": "t-0", "log": "future log", "directories": ["/a"]},
+    "request-late": {"request": "Fetch", "for_ms": 1_500.0, "waits_ms": 500.0},
+    "entry-seen": {"path": "/d/t-0/0.log", "offset": 7, "position": 512, "found": 7},
+    "directory-used": {"log_dir": "/d", "is_open": True, "lacks": []},
+    "epochs-seen": {"name": "t-0", "known": [(0, 0), (2, 7)], "saved": [(0, 0), (2, 7)]},
+    "point-seen": {"name": "t-0", "point": 7, "durable_end": 7, "lost": None},
+    "point-moved": {"name": "t-0", "point": 7, "least": (7, "which it had")},
+    "log-opened": {"name": "t-0", "log": (3, 9), "high_watermark": 7, "saved": (3, 7)},
+}
+"""Of each look the one that is just right."""
+
 
 @pytest.mark.parametrize(
-    ("saved", "for_ms", "found"),
-    [(8, 11_001.0, ["mark-checkpointed"]), (8, 11_000.0, []), (9, 60_000.0, []), (10, 1.0, [])],
-    ids=["an older one", "an older one that is not due", "it", "a later one"],
+    ("event", "wrong", "found"),
+    [
+        ("checkpoint-seen", {"for_ms": 11_001.0}, "mark-checkpointed"),
+        ("cleaning-seen", {"for_ms": 3_001.0}, "snapshots-cleaned"),
+        ("move-seen", {"is_there": False}, "move-kept"),
+        ("logs-seen", {"directories": ["/a", "/b"]}, "move-kept"),
+        ("request-late", {"for_ms": 1_501.0}, "answered-in-time"),
+        ("entry-seen", {"found": 8}, "batches-indexed"),
+        ("entry-seen", {"found": None}, "batches-indexed"),
+        ("directory-used", {"is_open": False}, "directory-opened"),
+        ("directory-used", {"lacks": ["t-0"]}, "directory-opened"),
+        ("directory-used", {"lacks": ["t-0/7.log"]}, "directory-opened"),
+        ("epochs-seen", {"saved": [(0, 0)]}, "epochs-saved"),
+        ("epochs-seen", {"saved": None}, "epochs-saved"),
+        ("point-seen", {"durable_end": 6}, "point-durable"),
+        ("point-seen", {"lost": "t-0/0.timeindex"}, "point-durable"),
+        ("point-moved", {"point": 6}, "point-durable"),
+        ("log-opened", {"high_watermark": 6}, "checkpoints-heeded"),
+        ("log-opened", {"log": (2, 9)}, "checkpoints-heeded"),
+    ],
 )
-def test_a_high_watermark_is_in_its_checkpoint_two_intervals_later(saved, for_ms, found):
-    assert broken("checkpoint-seen", name="t-0", mark=9, saved=saved, for_ms=for_ms) == found
+def test_a_look_that_is_wrong_in_one_thing_is_found(event, wrong, found):
+    assert broken(event, **RIGHT[event]) == []
+    assert broken(event, **RIGHT[event] | wrong) == [found]
 
 
-@pytest.mark.parametrize(("for_ms", "found"), [(3_001.0, ["snapshots-cleaned"]), (3_000.0, [])])
-def test_a_log_is_too_large_until_the_next_cleaning(for_ms, found):
-    sizes = {"size_bytes": 5_000, "kept_bytes": 3_000}
-    assert broken("cleaning-seen", for_ms=for_ms, interval_ms=2_000.0, **sizes) == found
+@pytest.mark.parametrize(
+    ("event", "other"),
+    [
+        ("checkpoint-seen", {"saved": 9, "for_ms": 60_000.0}),
+        ("checkpoint-seen", {"saved": 10}),
+        ("point-seen", {"durable_end": 8}),
+        ("point-moved", {"point": 8}),
+        ("log-opened", {"log": (5, 9), "high_watermark": 8}),
+        ("log-opened", {"log": (3, 5), "high_watermark": 5}),
+    ],
+    ids=["saved", "later", "more is durable", "further", "later than saved", "a crash took it"],
+)
+def test_other_looks_are_right(event, other):
+    assert broken(event, **RIGHT[event] | other) == []
 
 
 def test_no_file_is_left_of_a_snapshot_that_is_none():
     assert broken("file-left", path="/d/1-1.checkpoint.part") == ["snapshots-cleaned"]
 
 
-@pytest.mark.parametrize(("is_there", "found"), [(False, ["move-kept"]), (True, [])])
-def test_a_replica_moves_to_a_folder(is_there, found):
-    assert broken("move-seen", name="t-0", to_dir="/d", is_there=is_there) == found
-
-
-@pytest.mark.parametrize(("where", "found"), [(["/a", "/b"], ["move-kept"]), (["/a"], [])])
-def test_a_broker_has_one_log_of_a_partition(where, found):
-    assert broken("logs-seen", name="t-0", log="future log", directories=where) == found
-
-
-@pytest.mark.parametrize(("for_ms", "found"), [(1_501.0, ["answered-in-time"]), (1_500.0, [])])
-def test_a_request_is_answered_when_its_time_is_over(for_ms, found):
-    assert broken("request-late", request="Fetch", for_ms=for_ms, waits_ms=500.0) == found
-
-
 def test_nothing_is_watched_for_a_session_that_is_over():
     assert broken("watch-left", what="Fetch session", count=1) == ["watches-end"]
-
-
-@pytest.mark.parametrize(
-    ("end", "found"),
-    [(7, []), (8, ["batches-indexed"]), (None, ["batches-indexed"])],
-    ids=["the batch", "a later batch", "the midst of one"],
-)
-def test_an_entry_of_an_index_points_at_its_batch(end, found):
-    assert broken("entry-seen", path="/d/t-0/0.log", offset=7, position=512, found=end) == found
-
-
-@pytest.mark.parametrize(
-    ("is_open", "lacks", "found"),
-    [
-        (False, [], ["directory-opened"]),
-        (True, ["t-0"], ["directory-opened"]),
-        (True, [], []),
-    ],
-)
-def test_a_broker_has_opened_each_log_of_a_directory_that_it_uses(is_open, lacks, found):
-    assert broken("directory-used", log_dir="/d", is_open=is_open, lacks=lacks) == found
-
-
-@pytest.mark.parametrize(
-    ("saved", "found"),
-    [
-        ([(0, 0), (2, 7)], []),
-        ([(0, 0)], ["epochs-saved"]),
-        (None, ["epochs-saved"]),
-    ],
-)
-def test_the_leader_epochs_of_a_log_are_in_its_file(saved, found):
-    assert broken("epochs-seen", name="t-0", known=[(0, 0), (2, 7)], saved=saved) == found
-
-
-@pytest.mark.parametrize(("durable_end", "found"), [(6, ["point-durable"]), (7, []), (8, [])])
-def test_what_lies_below_a_recovery_point_is_durable(durable_end, found):
-    assert broken("point-seen", name="t-0", point=7, durable_end=durable_end) == found
-
-
-@pytest.mark.parametrize(("point", "found"), [(6, ["point-durable"]), (7, []), (8, [])])
-def test_a_recovery_point_goes_on(point, found):
-    least = 7, "which it had, and has not cut the log"
-    assert broken("point-moved", name="t-0", point=point, least=least) == found
-
-
-@pytest.mark.parametrize(
-    ("start", "mark", "found"),
-    [
-        (3, 7, []),
-        (5, 8, []),
-        (3, 6, ["checkpoints-heeded"]),
-        (2, 7, ["checkpoints-heeded"]),
-    ],
-    ids=["as they say", "later", "less is committed", "deleted records are back"],
-)
-def test_a_log_is_opened_as_its_checkpoints_say(start, mark, found):
-    seen = {"name": "t-0", "log": (start, 9), "high_watermark": mark, "saved": (3, 7)}
-    assert broken("log-opened", **seen) == found
-
-
-def test_what_a_crash_took_is_committed_no_more():
-    seen = {"name": "t-0", "log": (3, 5), "high_watermark": 5, "saved": (3, 7)}
-    assert broken("log-opened", **seen) == []
 
 
 @pytest.mark.parametrize(
@@ -341,6 +306,26 @@ ROLLED = with_steps(
     {"kind": "kill", "targets": "node:n1", "after_ms": 6_000, "for_ms": 500},
 )
 """Recovery finds several segments."""
+DEPOSED = with_steps(
+    {**QUIET, "duration_s": 8, "rate_per_s": 10, "workload": "register"},
+    2_000,
+    {"kind": "partition", "targets": "leader", "shape": "isolate", "for_ms": 4_000},
+)
+SYNCED = with_steps(
+    {**QUICK, "workload_options": {"partitions": 1, "topics": 1}},
+    3_000,
+    *(
+        {"kind": "op", "f": CONFIGURE, "key": "d0-0", "value": {"name": name, "value": value}}
+        for name, value in (("flush.messages", "1"), ("segment.ms", "900"))
+    ),
+)
+"""Nothing of a segment waits for a sync when it is rolled, but what closes its time index."""
+STOPPED_TWICE = with_steps(
+    {**QUICK, "duration_s": 18, "workload_options": {"partitions": 1, "topics": 1}},
+    4_000,
+    *({"kind": "stop", "targets": "node:n1", "after_ms": 2_500, "for_ms": 500} for _ in range(3)),
+)
+"""Each end leaves a snapshot of producers amid a segment, and the next start removes it."""
 _RECOVERY = "X:log.data.data_recovery:_Opening"
 
 
@@ -383,6 +368,8 @@ _RECOVERY = "X:log.data.data_recovery:_Opening"
             "X:log.storage.epoch_cache:LeaderEpochCache.encode:left-out:0",
             "epochs-saved",
         ),
+        (STOPPED_TWICE, f"{_RECOVERY}._remove_strays:left-out:0", "directory-opened"),
+        (SYNCED, "X:log.data.data_segment:DataSegment.close_times:left-out:1", "point-durable"),
         (KILLED_BROKER, f"{_RECOVERY}.open:always:8", "point-durable"),
         (STOPPED_BROKER, f"{_RECOVERY}._check_order:relation:0", "directory-lost"),
         (ROLLED, "X:log.data.data_files:DataFiles._roll:left-out:0", "segment-indexed"),
@@ -415,6 +402,10 @@ _RECOVERY = "X:log.data.data_recovery:_Opening"
         (LOST_AT_START, None, None),
         (KILLED_BROKER, None, None),
         (STOPPED_BROKER, None, None),
+        (STOPPED_TWICE, None, None),
+        (DEPOSED, "X:kraft.core:RaftCore._move:relation:1", "fetch-answered"),
+        (DEPOSED, None, None),
+        (SYNCED, None, None),
         (ROLLED, None, None),
     ],
 )

@@ -11,11 +11,13 @@ from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import (
     AddVoterRequest,
+    FetchRequest,
     RemoveVoterRequest,
     ReplicaKey,
     UpdateVoterRequest,
 )
 from cluster.node.kraft.quorum.control_state import Voter, VoterSet
+from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.messages import (
     FeatureUpdateKey,
@@ -26,6 +28,7 @@ from cluster.node.protocol.messages import (
 from harness.sim.world_sight import VoterAnswers
 from tests.checkers.invariants.watching import found_in
 
+LATE = ErrorCode.request_timed_out
 DISK, OTHER_DISK = uuid.UUID(int=1), uuid.UUID(int=2)
 REMOVE = RemoveVoterRequest(None, 2, DISK)
 ADD = AddVoterRequest(None, 1_000, 3, DISK, ())
@@ -49,16 +52,18 @@ def may_begin(
     mark=9,
     pending=None,
     asks=(),
+    answers=(),
+    fetches=(),
     told=(2,),
 ):
     """Whether a leader of epoch 4 may, whose voters are of offset `at` and use `DISK`."""
     mesh = SimpleNamespace(
-        on_ask=defaultdict(list), on_serve=defaultdict(list), on_reply=defaultdict(list)
+        **{f"on_{at}": defaultdict(list) for at in ("ask", "answer", "serve", "reply")}
     )
     known = VoterSet(Voter(ReplicaKey(i, DISK), Endpoint(i, f"n{i}", 1)) for i in voters)
     control = SimpleNamespace(voters=known, voters_offset=at, kraft_version=version)
     core = SimpleNamespace(
-        log=SimpleNamespace(control=control),
+        log=SimpleNamespace(control=control, end=OffsetAndEpoch(9, 4), end_offset=9),
         leader=SimpleNamespace(
             epoch=4,
             high_watermark=mark,
@@ -75,10 +80,15 @@ def may_begin(
     host, shown = SimpleNamespace(process=SimpleNamespace(node=node)), []
     VoterAnswers(SimpleNamespace(nodes={"n1": host}, mesh=mesh), lambda *seen: shown.append(seen))
     mesh.on_serve[type(request)][0]("n1", request)
+    for epoch, offset in fetches:
+        fetch = FetchRequest(None, 3, DISK, epoch, offset, 4, 0, 1)
+        mesh.on_serve[FetchRequest][0]("n1", fetch)
     for asking in asks:
         mesh.on_ask[ApiVersionsRequest][0](asking, None)
-    late = ErrorCode.request_timed_out
-    answer = SimpleNamespace(error=late, error_code=late)
+    for error in answers:
+        answer = SimpleNamespace(error_code=error)
+        mesh.on_answer[ApiVersionsRequest][0]("n1", None, answer)
+    answer = SimpleNamespace(error=LATE, error_code=LATE)
     mesh.on_reply[type(request)][0]("n1", request, answer)
     ((_, _, fields),) = shown
     return fields["may_begin"]
@@ -92,11 +102,13 @@ def may_begin(
         (UPDATE, {}),
         (UPDATE, {"version": 0, "at": -1}),
         (ADD, {"asks": ["n2"]}),
+        (ADD, {"asks": ["n1"], "answers": [ErrorCode.none], "fetches": [(4, 9), (4, 9)]}),
         (UPGRADE, {"version": 0, "at": -1}),
         (UPGRADE, {}),
     ],
     ids=[
         *("removal", "addition", "update", "update of a static voter", "another asks"),
+        "the new voter has answered, and holds the log",
         *("upgrade", "upgrade that was made"),
     ],
 )
@@ -117,6 +129,8 @@ def test_a_change_may_begin_once_the_last_one_is_committed(request_, state):
         (RemoveVoterRequest(None, 2, OTHER_DISK), {}),
         (ADD, {"voters": (1, 2, 3)}),
         (ADD, {"asks": ["n1"]}),
+        (ADD, {"asks": ["n1"], "answers": [LATE], "fetches": [(4, 9), (4, 9)]}),
+        (ADD, {"asks": ["n1"], "answers": [ErrorCode.none], "fetches": [(4, 8), (3, 9), (4, 9)]}),
         (UpdateVoterRequest(None, 3, 2, DISK, (), 0, 1), {}),
         (UPGRADE, {"version": 0, "at": -1, "told": ()}),
         (UPGRADE, {"mark": 5}),
@@ -132,6 +146,8 @@ def test_a_change_may_begin_once_the_last_one_is_committed(request_, state):
         "another disk",
         "a voter already",
         "it has asked the new voter",
+        "the new voter answers with an error",
+        "the new voter may lack what was appended meanwhile",
         "an earlier epoch",
         "a voter has not described itself",
         "the upgrade is not committed",
@@ -167,6 +183,7 @@ CHANGES = {
     ("mutant", "found"),
     [
         ("X:kraft.reconfiguration:Reconfiguration._check_may_begin:always:1", "changes-taken"),
+        ("X:kraft.reconfiguration:Reconfiguration._check_new_voter:always:4", "changes-taken"),
         (None, None),
     ],
 )
