@@ -1,16 +1,15 @@
 """Invariants of what nodes answer to administrators and producers.
 
 They read events that no node traces (`harness/sim/answer_sight.py`), each made as a node answers:
-`topic-answer`, a topic that a request names, and what the active controller knew it by before and
-after; `feature-answer`, a level that is finalized now; `resize-answer`, a number that a broker is
-to have of something; `batch-answer`, what became of a right batch; `cluster-answer`, rows of
-DescribeCluster, and what the node knows; `controller-named`, the broker that an answer names as the
-controller; `producer-id`, the id that an idempotent producer gets; `refusal`, the errors of an
-answer to a request that is wrong whatever the cluster holds, and the right ones; `peer-refusal`,
-those of one that replicas alone send; `answer`, the errors of one to a request that is right;
-`election-answer`, the error of an election of a preferred leader, and its partition in the state of
-the active controller before and after; `metadata-answer`, a partition of an answer to Metadata, and
-the brokers of that answer.
+`feature-answer`, a level that is finalized now; `batch-answer`, what became of a right batch;
+`cluster-answer`, rows of DescribeCluster, and what the node knows; `controller-named`, the broker
+that an answer names as the controller; `producer-id`, the id that an idempotent producer gets;
+`refusal`, the errors of an answer to a request that is wrong, or right, whatever the cluster holds,
+and the right ones; `peer-refusal`, those of one that replicas alone send; `answer`, the errors of
+one to a request that is right; `decision`, those that the active controller would answer to a
+request by its image, and the right ones (`harness/sim/what_ifs.py`); `election-answer`, the error
+of an election of a preferred leader, and its partition in the state of the active controller before
+and after; `metadata-answer`, a partition of an answer to Metadata, and the brokers of that answer.
 
 Those of `BY_CLIENTS` judge nothing but what was asked for and answered, which a client sees; so do
 those of `descriptions` and `producers`, which are among them.
@@ -26,8 +25,6 @@ from checkers.invariants.fold import Broken, Invariant, rules_of
 from checkers.invariants.producers import PRODUCERS
 from checkers.invariants.sight import NO_NODE, Fields
 
-_UNKNOWN: Final = frozenset({"unknown_topic_id", "unknown_topic_or_partition"})
-_INVALID: Final = frozenset({"invalid_request", "invalid_config"})
 _WRONG_BATCH: Final = frozenset(
     {
         *("corrupt_message", "invalid_record", "unknown_server_error"),
@@ -52,28 +49,6 @@ _ACCUSING: Final = frozenset(
     }
 )
 """Errors by which a node calls a request wrong, or says that it failed at it by itself."""
-BUFFER: Final = "log.cleaner.dedupe.buffer.size"
-_BUFFER_BYTES_MIN: Final = 1 << 20
-"""Of each thread of the cleaner, which has one unless it is given another number."""
-
-
-class TopicsKnown(Invariant):
-    """A controller denies no topic that is in its state from the request to the answer.
-
-    The topic is the same by its id: one that is deleted meanwhile may be there anew.
-    """
-
-    name = "topics-known"
-    source = "ReplicationControlManager.java, deleteTopics, createPartitions"
-
-    def on_topic_answer(self, node: str, fields: Fields) -> Broken | None:
-        before, error = fields["before"], fields["error"]
-        if error not in _UNKNOWN or before is None or before != fields["after"]:
-            return None
-        return Broken(
-            f"{node} leads the controllers and answers {fields['request']} of {fields['topic']} "
-            f"with {error}, and has had that topic all the time, as {before}"
-        )
 
 
 class FeatureKept(Invariant):
@@ -91,30 +66,6 @@ class FeatureKept(Invariant):
             f"{node} answers that {fields['feature']} is finalized at level {level}, and its "
             f"metadata have level {fields['found'][-1]}"
         )
-
-
-class ResizesJudged(Invariant):
-    """A broker takes another size of a part of it where it can, and nowhere else.
-
-    Of a pool of threads at least half of what it was started with, and at most twice as many; of
-    the cleaner's buffer more than a megabyte a thread.
-    """
-
-    name = "resizes-judged"
-    source = "DynamicThreadPool.scala, validateReconfiguration; DynamicLogConfig, CleanerConfig"
-
-    def on_resize_answer(self, node: str, fields: Fields) -> Broken | None:
-        name, value, before = fields["name"], fields["value"], fields["before"]
-        is_right = max(1, before // 2) <= value <= 2 * before
-        if name == BUFFER:
-            is_right = value > _BUFFER_BYTES_MIN
-            if _BUFFER_BYTES_MIN < value <= 2 * _BUFFER_BYTES_MIN:
-                return None  # it depends on the number of threads
-        error = fields["error"]
-        if (error in _INVALID) if is_right else (error == "none"):
-            does = "refuses" if is_right else "takes"
-            return Broken(f"{node} was started with {name} {before} and {does} {value}: {error}")
-        return None
 
 
 class BatchesTaken(Invariant):
@@ -269,15 +220,31 @@ class PeersRefused(Invariant):
         return _judge_errors(node, fields)
 
 
-def _judge_errors(node: str, fields: Fields) -> Broken | None:
-    """Judge the errors of an answer by the right ones for each thing that was asked for."""
+class StateDecides(Invariant):
+    """What the state of a controller decides it answers so: what is right, and why what is not.
+
+    It appends nothing where it refuses, whoever asks: a broker, its own node, or a client.
+    """
+
+    name = "state-decides"
+    source = "ReplicationControlManager.java, ClusterControlManager.java and others"
+
+    def on_decision(self, node: str, fields: Fields) -> Broken | None:
+        return _judge_errors(node, fields, but=frozenset())
+
+
+def _judge_errors(node: str, fields: Fields, but: frozenset[str] = _NOT_LOOKED_AT) -> Broken | None:
+    """Judge the errors of an answer by the right ones for each thing that was asked for.
+
+    `but`: those that are right of anything.
+    """
     errors, right, what = fields["errors"], fields["right"], fields["what"]
     if len(errors) != len(right):
         return Broken(
             f"{node} answers `{what}`, which names {len(right)} things, for {len(errors)}"
         )
     for error, rights in zip(errors, right, strict=True):
-        if error not in rights and error not in _NOT_LOOKED_AT:
+        if error not in rights and error not in but:
             return Broken(
                 f"{node} answers `{what}` with {error}, where {' or '.join(rights)} is right"
             )
@@ -321,7 +288,7 @@ def _text(rows: Fields) -> str:
 
 ANSWERS = rules_of(__name__)
 _BY_CLIENTS: Final[tuple[type[Invariant], ...]] = (
-    *(ResizesJudged, BatchesTaken, ProducerIdsOnce, WrongRefused, MetadataAnswered),
+    *(BatchesTaken, ProducerIdsOnce, WrongRefused, MetadataAnswered),
     *(*DESCRIPTIONS, *PRODUCERS),
 )
 BY_CLIENTS: Final = frozenset(each.name for each in _BY_CLIENTS)

@@ -39,7 +39,7 @@ class Partition:
     online: frozenset[int]
     """Of these: the log directory of its replica is not known to be offline."""
     unplaced: frozenset[int] = frozenset()
-    """Of its replicas: in no directory yet, on a broker that has a single one."""
+    """Of its replicas: not in the directory of their broker, which has a single one."""
     last_known: tuple[int, ...] = ()
     """The leader that it had last, where that may be elected again."""
     takers: frozenset[int] = frozenset()
@@ -288,7 +288,7 @@ def _faults(partition: Partition, *, has_elr: bool) -> Iterator[str]:
         yield from _faults_of_leader(partition)
     if partition.unplaced and partition.partition_epoch == 0:
         # Of several a broker chooses one; and one of another disk has yet to say where it is.
-        yield "is new, and a replica is in no directory on a broker that has one"
+        yield "is new, and a replica is not in the only directory that its broker has"
     alive = isr <= partition.active
     is_last_member = not has_elr and len(isr) == 1 and not led
     if not alive and not is_last_member:

@@ -61,7 +61,7 @@ class Lead:
     heard: frozenset[int]
     """Followers that fetched since it leads, in its epoch, and whose log did not diverge."""
     has_epoch: bool
-    """Whether its log says where its own leader epoch ends."""
+    """Whether its log says where its own leader epoch ends, and that it began as the leader did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,10 @@ class CountedByFetch(Invariant):
 
 
 class OwnEpochKnown(Invariant):
-    """The log of a leader knows the leader's epoch: else it says of no follower where logs part."""
+    """The log of a leader knows the leader's epoch: else it says of no follower where logs part.
+
+    And it knows that from where the leader began: until it reaches that, nobody joins the ISR.
+    """
 
     name = "own-epoch-known"
     source = "KIP-101; KAFKA-20961"
@@ -261,7 +264,7 @@ class OwnEpochKnown(Invariant):
             return None
         return Broken(
             f"{node} leads {lead.name} in leader epoch {lead.leader_epoch}, of which its log does "
-            f"not know where it begins"
+            f"not know where the leader began"
         )
 
 

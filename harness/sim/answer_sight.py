@@ -7,15 +7,14 @@ it: see `checkers.invariants.answers`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from checkers.invariants.answers import BUFFER, Preferred
+from checkers.invariants.answers import Preferred
 from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.world import SimWorld
 from cluster.client.data_client import ALL
 from cluster.node.assembly import Node
-from cluster.node.controller.configs.definitions import BROKER
 from cluster.node.controller.metadata.feature_levels import OFFERED
 from cluster.node.controller.metadata.registrations import (
     has_online_replica,
@@ -40,25 +39,14 @@ from cluster.node.protocol.messages import (
     DeleteTopicsRequest,
     DescribeClusterRequest,
     ElectLeadersRequest,
-    IncrementalAlterConfigsRequest,
     MetadataRequest,
     UpdateFeaturesRequest,
 )
 from harness.sim.description_polls import broker_rows, known_brokers, partition_rows
 from workloads.data.wrong_requests import WRONG, errors_of, has_rows
 
-_BROKER: Final = 4
-"""ConfigResource.Type"""
 _BROKERS: Final = 1
 """DescribeCluster's type of endpoints that are brokers."""
-_POOLS: Final = frozenset(
-    {
-        *("background.threads", "num.io.threads", "num.network.threads"),
-        *("num.recovery.threads.per.data.dir", "num.replica.fetchers"),
-    }
-)
-
-
 _TAKEN: Final = (
     *(AlterPartitionRequest, AssignReplicasToDirsRequest, AllocateProducerIdsRequest),
     *(BrokerHeartbeatRequest, BrokerRegistrationRequest, ControllerRegistrationRequest),
@@ -88,23 +76,19 @@ class AnswerWatch:
     def __init__(self, world: SimWorld, watcher: Watcher) -> None:
         self._world = world
         self._watcher = watcher
-        self._asked: dict[tuple[str, int], tuple[object, Node, int, Any]] = {}
-        """By node and identity: a request that the active controller has to answer, its claim, and
-        what it is about, as it came."""
+        self._asked: dict[tuple[str, int], tuple[object, Node, int, Preferred | None]] = {}
+        """By node and identity: an election that the active controller has to answer, its claim,
+        and its partition as it came."""
         self._updates: dict[int, _Update] = {}
         """By identity: updates of features that are not answered."""
         self._sequences: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}
         """By node and identity: requests with sequences, and what they show."""
         self._count = 0
         mesh = world.mesh
-        for asked in _ABOUT:
-            mesh.on_serve[asked].append(self._hear)
-            is_election = asked is ElectLeadersRequest
-            look = self._look_at_election if is_election else self._look_at_topics
-            mesh.on_reply[asked].append(look)
+        mesh.on_serve[ElectLeadersRequest].append(self._hear)
+        mesh.on_reply[ElectLeadersRequest].append(self._look_at_election)
         mesh.on_serve[UpdateFeaturesRequest].append(self._hear_update)
         mesh.on_reply[UpdateFeaturesRequest].append(self._look_at_update)
-        mesh.on_reply[IncrementalAlterConfigsRequest].append(self._look_at_resize)
         mesh.on_serve[ProduceRequest].append(self._hear_sequences)
         mesh.on_reply[ProduceRequest].append(self._look_at_sequences)
         mesh.on_reply[DescribeClusterRequest].append(self._look_at_cluster)
@@ -122,30 +106,20 @@ class AnswerWatch:
     def _hear(self, name: str, request: Any) -> None:
         node = self._node(name)
         if node is not None and node.controller.is_active:
-            before = _ABOUT[type(request)](node.controller.newest_state(), request)
+            before = _election(node.controller.newest_state(), request)
             self._asked[name, id(request)] = request, node, node.controller.cur_claim_epoch, before
 
-    def _around(self, name: str, request: Any) -> tuple[Any, Any]:
-        """Return what a request is about, as it came and now; nothing if the claim has ended."""
+    def _look_at_election(self, name: str, request: Any, response: Any) -> None:
+        """Show an election that was answered by the claim that took it."""
         _, node, epoch, before = self._asked.pop((name, id(request)), (None, None, -1, None))
-        is_same = node is not None and node is self._node(name)
-        if node is None or not is_same or node.controller.cur_claim_epoch != epoch:
-            return None, None
-        return before, _ABOUT[type(request)](node.controller.newest_state(), request)
-
-    def _look_at_topics(self, name: str, request: Any, response: Any) -> None:
-        before, after = self._around(name, request)
-        errors = errors_of(response)
-        if not before or len(before) != 1 or len(errors) != 1:
+        if node is None or node is not self._node(name):
             return
-        shown = {
-            "request": type(request).__name__.removesuffix("Request"),
-            "topic": str(request.topics[0].name or "a topic by its id"),
-            "before": before[0],
-            "after": after[0],
-            "error": errors[0],
-        }
-        self._watcher.take(name, "topic-answer", shown)
+        if before is None or node.controller.cur_claim_epoch != epoch:
+            return
+        after = _election(node.controller.newest_state(), request)
+        for error in errors_of(response):
+            shown = {"error": error, "before": before, "after": after}
+            self._watcher.take(name, "election-answer", shown)
 
     def _hear_update(self, name: str, request: object) -> None:
         node = self._node(name)
@@ -172,22 +146,6 @@ class AnswerWatch:
                 "is_alone": update.is_alone,
             }
             self._watcher.take(name, "feature-answer", shown)
-
-    def _look_at_resize(self, name: str, request: Any, response: Any) -> None:
-        if len(request.resources) != 1 or len(request.resources[0].configs) != 1:
-            return
-        resource, (config,) = request.resources[0], request.resources[0].configs
-        is_resize = config.name in _POOLS or config.name == BUFFER
-        is_own = resource.resource_name == name.removeprefix("n")  # of others it judges none
-        if resource.resource_type != _BROKER or not is_own or not is_resize:
-            return
-        shown = {
-            "name": str(config.name),
-            "value": int(config.value),
-            "before": int(BROKER[config.name].default or 0),
-            "error": response.responses[0].error_code.name,
-        }
-        self._watcher.take(name, "resize-answer", shown)
 
     def _hear_sequences(self, name: str, request: Any) -> None:
         if request.acks != ALL or len(request.partitions) != 1:
@@ -263,12 +221,6 @@ class AnswerWatch:
             errors = [*errors_of(response), *_failures(response)]
             self._watcher.take(name, "answer", {"request": asked, "errors": errors})
 
-    def _look_at_election(self, name: str, request: Any, response: Any) -> None:
-        before, after = self._around(name, request)
-        for error in errors_of(response) if before is not None else ():
-            shown = {"error": error, "before": before, "after": after}
-            self._watcher.take(name, "election-answer", shown)
-
     def _look_at_refusal(self, name: str, request: Any, response: Any) -> None:
         what = _WHAT.get(request)
         if what is None:
@@ -316,25 +268,6 @@ def _live(rows: Iterable[Any]) -> Iterator[int]:
             yield int(row.node_id)
         elif not row.is_fenced:
             yield int(row.broker_id)
-
-
-def _ids(state: MetadataState, request: Any) -> list[str | None]:
-    """Return the id of each topic that a request names, None where there is no such topic."""
-    found = []
-    for item in request.topics:
-        topic_id = getattr(item, "topic_id", None)
-        topic = state.topics.get(topic_id) if topic_id else state.topic_by_name(item.name)
-        found.append(None if topic is None else str(topic.id))
-    return found
-
-
-_ABOUT: Final[dict[type, Callable[[MetadataState, Any], Any]]] = {
-    AlterPartitionReassignmentsRequest: _ids,
-    CreatePartitionsRequest: _ids,
-    DeleteTopicsRequest: _ids,
-    ElectLeadersRequest: _election,
-}
-"""Requests of the active controller -> what of its state they are about."""
 
 
 def _controllers(node: Node, state: MetadataState) -> Iterator[tuple[int, str]]:

@@ -33,7 +33,6 @@ from cluster.node.controller.metadata.registrations import (
     registered_brokers,
 )
 from cluster.node.controller.metadata.state import (
-    UNASSIGNED_DIRECTORY,
     ConfigResource,
     MetadataState,
     PartitionKey,
@@ -49,6 +48,7 @@ from cluster.node.controller.partitions.leadership import (
 from cluster.node.controller.partitions.partition_change import RECOVERING
 from cluster.node.controller.records.kinds import NO_LEADER
 from cluster.values import valueclass
+from harness.sim.broker_view import differences
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -171,13 +171,14 @@ def _name(key: PartitionKey) -> str:
 
 
 def _view(process: Incarnation, sight: ImageSight) -> str | None:
-    """Compare a broker's published view with its image, at every `_EVERY`-th image."""
+    """Compare what a broker has and goes by with its image, at every `_EVERY`-th image."""
     assert process.node is not None
     publisher, controller = process.node.publisher, process.node.controller
     due = controller.loader.is_published and sight.looks % _EVERY == 1
     if publisher is None or not due:
         return None
-    return publisher.differences(controller.image.state)
+    state = controller.image.state
+    return publisher.differences(state) or differences(process.node, state)
 
 
 def image_of(
@@ -236,10 +237,9 @@ def _partition(
 
 def _without_directory(state: MetadataState, registration: PartitionRegistration) -> Iterator[int]:
     for number, directory in zip(registration.replicas, registration.directories, strict=False):
-        if directory == UNASSIGNED_DIRECTORY:
-            broker = state.brokers.get(number)
-            if broker is not None and len(broker.log_dirs) == 1:
-                yield number
+        broker = state.brokers.get(number)
+        if broker is not None and len(broker.log_dirs) == 1 and directory not in broker.log_dirs:
+            yield number
 
 
 def _brokers_of(registration: PartitionRegistration) -> set[int]:

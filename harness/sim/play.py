@@ -50,6 +50,7 @@ from harness.sim.retention_sight import RetentionWatch
 from harness.sim.session_sight import SessionWatch
 from harness.sim.shutdown_sight import ShutdownWatch
 from harness.sim.upkeep_sight import UpkeepWatch
+from harness.sim.what_ifs import WhatIfs
 from harness.sim.world_sight import watch
 from nemeses.base import Injection
 from workloads.base import LeaderTracker
@@ -219,6 +220,7 @@ class _DrawnWorld:
         AnswerWatch(world, watcher)
         DescriptionPolls(world, watcher)
         QuorumPolls(world, watcher)
+        WhatIfs(world, watcher)
         self.watch = Watch(world)
         self.recorder = Recorder(
             journal, lambda: self.timers.now_ms / 1000.0, WORLD_CLOCK, {"seed": plan.seed}

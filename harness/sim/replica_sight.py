@@ -373,5 +373,11 @@ def _agrees(replica: Replica, row: FetchPartition) -> bool:
 
 
 def _knows_epoch(replica: Replica, leader_epoch: int) -> bool:
+    """Whether a leader's log knows the leader's epoch, from where its leader has it begin."""
+    begins = {entry.epoch: entry.start_offset for entry in replica.log.epochs.entries}
     end = replica.log.end_offset_for_epoch(leader_epoch)
-    return end is not None and end.epoch == leader_epoch
+    if end is None or end.epoch != leader_epoch:
+        return False
+    return begins[leader_epoch] == max(
+        replica.partition.epoch_start_offset, replica.log.start_offset
+    )
