@@ -16,6 +16,7 @@ from checkers.evidence import PHASE
 from checkers.groups.facts import COMMIT
 from checkers.history import INFINITY_NS, Event, EventType, seconds
 from checkers.history.recorded import ended_ns
+from checkers.nodes.voter_changes import CHANGE
 from checkers.partition_logs.columns import CONSUME
 from checkers.runs.exercised import DEPOSING, DOWN, OUTAGE
 from checkers.runs.faults import HEAL, NO_FAULT, FaultSpan, fault_spans
@@ -51,9 +52,10 @@ def writes_served(judged: Judged) -> Outcome:
 
     No true run breaks it, however hard its faults: time in which a fault hurts half of the nodes,
     or is of a kind that may leave a crippled leader in office, is left out, and after it the bound
-    begins anew, for elections and starts. Of nodes with roles of their own, and of systems that
-    elect no leader, nobody knows here which of them are needed: there every fault hurts. A machine
-    so starved that no write comes through in all that time breaks it, and shows nothing either.
+    begins anew, for elections and starts. Of nodes with roles of their own, of voters that clients
+    change, and of systems that elect no leader, nobody knows here which of them are needed: there
+    every fault hurts. A machine so starved that no write comes through in all that time breaks it,
+    and shows nothing either.
 
     Of a consumer group the same is asked beside its producers' writes: that some member was given
     partitions, was shown records or committed. (Kafka's own consumer polls nothing, and is content,
@@ -65,7 +67,8 @@ def writes_served(judged: Judged) -> Outcome:
     begin_ns, heal_ns = judged.phases.get("faults", 0), judged.phases.get(HEAL, INFINITY_NS)
     bound_s = _bound_s(judged.required_plan)
     operations = judged.tried
-    hurt = list(_hurt(judged.required_plan, fault_spans(judged.notes)))
+    alike = not operations.calls(CHANGE).any()
+    hurt = list(_hurt(judged.required_plan, fault_spans(judged.notes), alike=alike))
     ends_ns = ended_ns(judged.run.operations, judged.run.events)
     for what, tried, served in _services(judged):
         # What is asked for before the faults waits for the start of nodes and of a group.
@@ -192,11 +195,11 @@ def _runs(invoked: Int64s, waited: Int64s, idle_ns: int) -> Iterator[Span]:
             yield int(part[0]), int(until.max())
 
 
-def _hurt(plan: Mapping[str, Any], spans: Sequence[FaultSpan]) -> Iterator[Span]:
+def _hurt(plan: Mapping[str, Any], spans: Sequence[FaultSpan], *, alike: bool) -> Iterator[Span]:
     """Yield from when to when faults hurt half of the nodes or more, or nobody knows how many."""
     nodes = plan.get("nodes")
     options = plan.get("system_options")
-    alike = plan.get("leaderless") is not True and not (
+    alike &= plan.get("leaderless") is not True and not (
         isinstance(options, Mapping) and "roles" in options
     )
     spared_max = (nodes - 1) // 2 if alike and isinstance(nodes, int) else 0

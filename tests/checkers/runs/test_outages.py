@@ -138,6 +138,21 @@ def test_who_is_needed_is_unknown_of_nodes_with_roles_and_of_systems_without_a_l
     assert status(f="acquire", plan=leaderless) is Status.PASS
 
 
+def test_one_of_two_voters_that_clients_left_is_needed():
+    def with_change(*faults):
+        run = judged(faults)
+        index, end = len(run.run.operations), len(run.run.events)
+        change = Operation(
+            index, 0, "change-voters", None, None, None, EventType.OK, S, 2 * S, end_index=end
+        )
+        ended = Event(end, 2 * S, 0, EventType.OK, "change-voters")
+        more = RunInput([*run.run.events, ended], [*run.run.operations, change])
+        return writes_served(Judged(more, [], [], run.required_plan)).status
+
+    assert with_change(*fault("kill", LEADER, 10, 40)) is Status.PASS
+    assert with_change() is Status.UNKNOWN
+
+
 def test_simulated_time_has_no_such_bound():
     assert status(plan={"backend": "sim"}) is None
 
