@@ -114,9 +114,9 @@ class PowerLostError(Exception):
 class CutAtStart(PowerCut):
     starting = False
 
-    def count(self):
+    def __call__(self):
         was_done = self.done
-        super().count()
+        super().__call__()
         if self.starting and self.done and not was_done:
             raise PowerLostError
 

@@ -382,7 +382,7 @@ class PowerCut:
     def __init__(self, node, count, keep):
         self.node, self.left, self.keep, self.done = node, count, keep, False
 
-    def count(self):
+    def __call__(self):
         self.left -= 1
         if self.left < 0 and not self.done:
             self.done = True
