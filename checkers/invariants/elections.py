@@ -127,6 +127,7 @@ class PreElected(Invariant):
 
     name = "pre-elected"
     source = "KIP-996"
+    reads = frozenset({"start", "voters", "vote", "state", "state.at-once"})
 
     _granted: dict[tuple[str, int], set[str]] = field(default_factory=dict)
     """(candidate, its epoch before it stands) -> who granted its PreVote."""

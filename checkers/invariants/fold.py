@@ -59,8 +59,8 @@ class Invariant:
     source: ClassVar[str]
     """Theorem, paper, KIP or specification."""
     reads: ClassVar[frozenset[str]] = frozenset()
-    """Of those that a stored run is judged by: the events without which nothing of one can be
-    judged; it uses others where there are any."""
+    """The events without which nothing of it can be judged, in a stored run or of another system
+    in simulation; it uses others where there are any."""
     order: ClassVar[Order] = Order.NODE
     own: ClassVar[bool] = False
     """Whether it judges a node by that node's own events alone: then it can judge some nodes where

@@ -37,6 +37,9 @@ class LedAlone(Invariant):
 
     name = leader_age.NAME
     source = "KIP-595, check quorum; KAFKA-15489"
+    reads = frozenset(
+        {"start", "start.check_quorum_timeout_ms", "voters", "state", "append", "flush"}
+    )
 
     _terms: dict[str, Term] = field(default_factory=dict)
     """By the nodes that lead."""
@@ -103,6 +106,7 @@ class LeavesLeader(Invariant):
 
     name = "leaves-leader"
     source = "KIP-595, controller.quorum.fetch.timeout.ms"
+    reads = frozenset({"start", "start.check_quorum_timeout_ms", "voters", "state", "fetch"})
 
     _heard_ms: dict[str, float] = field(default_factory=dict)
     """By the nodes that follow: since when their leader has been silent, by their clocks."""
@@ -159,6 +163,7 @@ class Succession(Invariant):
 
     name = "succession"
     source = "Raft 5.1, terms; KIP-595, BeginQuorumEpoch"
+    reads = frozenset({"state"})
 
     _later: dict[str, tuple[int, str]] = field(default_factory=dict)
     """The later epoch that a leading node has heard of, and from which node."""
@@ -219,6 +224,7 @@ class ResignedEarly(Invariant):
 
     name = "resigned-early"
     source = "KIP-595, check quorum; KAFKA-16144"
+    reads = frozenset({"term", "start", "start.check_quorum_timeout_ms", "voters", "state"})
 
     _fetched_ms: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """By node that leads, and voter: when it had last fetched as something last arrived."""
@@ -269,6 +275,7 @@ class EndTold(Invariant):
 
     name = "end-told"
     source = "KIP-595, EndQuorumEpoch"
+    reads = frozenset({"term", "start", "start.check_quorum_timeout_ms", "voters", "state"})
 
     _untold: dict[str, int] = field(default_factory=dict)
     """By nodes that resigned as leaders: to how many others they have sent nothing since."""
@@ -327,6 +334,7 @@ class ReadByMajority(Invariant):
 
     name = "read-by-majority"
     source = "Raft 8, read-only operations"
+    reads = frozenset({"state", "voters", "read"})
 
     _leads: set[str] = field(default_factory=set)
     """Those that lead, with the voters that they began with."""

@@ -113,6 +113,7 @@ class VotersKnown(Invariant):
 
     name = "voters-known"
     source = "KIP-853, snapshots; Ongaro's thesis, 4.1"
+    reads = frozenset({"voters", "voter-change", "hw", "truncate-fully", "state.at-once"})
 
     _committed: list[int] = field(default_factory=list)
     """Offsets of committed changes, ascending."""
@@ -168,6 +169,7 @@ class NewVoterHoldsLog(Invariant):
 
     name = "new-voter-holds-log"
     source = "KIP-853, AddRaftVoter"
+    reads = frozenset({"voters", "epoch-start", "append", "voter-change"})
 
     def on_voter_change(self, node: str, fields: Fields) -> Broken | None:
         before, epoch = self.quorum.electorate.members(node).directories, fields["epoch"]
