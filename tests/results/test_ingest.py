@@ -13,6 +13,7 @@ from checkers.history.event_columns import EventColumns
 from checkers.history.recorded import Recorded
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
+from porcupine_py.columns import FUNCTIONS_MAX
 from results.judge.pipeline import judge
 from results.store import ingest, tables
 from results.store.ingest import read_history
@@ -126,11 +127,11 @@ def test_a_missing_line_is_refused(tmp_path):
 
 
 def test_what_columns_do_not_hold_is_read_line_by_line(tmp_path):
-    event = Event(0, 0, -5, EventType.INVOKE, "read", key="k")
+    events = [Event(n, n, n, EventType.INVOKE, f"f{n}", key="k") for n in range(FUNCTIONS_MAX + 1)]
     path = tmp_path / "history.jsonl"
-    path.write_bytes(encode_event(event))
+    path.write_bytes(b"".join(map(encode_event, events)))
     history = read_history(path, RUN)
-    assert (history.events, history.operations) == ([event], pair([event]))
+    assert (history.events, history.operations) == (events, pair(events))
 
 
 @pytest.mark.slow

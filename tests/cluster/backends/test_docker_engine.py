@@ -164,8 +164,15 @@ async def test_a_container_whose_loss_failed_is_used_again():
         async def bring_back(self, node: str) -> None:
             away.remove(node)
 
-    await ContainerLoss(cast("Any", None), cast("Any", Provider())).ensure("n1")
-    assert away == set()
+    class Rules:
+        async def reapply(self, node: str) -> None:
+            assert node not in away
+            applied.append(node)
+
+    applied: list[str] = []
+    backend = cast("Any", SimpleNamespace(rules=Rules()))
+    await ContainerLoss(backend, cast("Any", Provider())).ensure("n1")
+    assert (away, applied) == (set(), ["n1"])
 
 
 def test_a_rootless_engine_is_refused():
