@@ -82,7 +82,6 @@ def test_what_is_started_in_a_node_s_place_is_isolated_or_looks_for_itself():
     }
     assert {option for _, option in options} == {"-I", "-m"}
     assert {name for name, option in options if option == "-m"} == {
-        "agents.py",
         "disks.py",
         "docker_hosts.py",
         "kafka_system.py",
@@ -90,6 +89,7 @@ def test_what_is_started_in_a_node_s_place_is_isolated_or_looks_for_itself():
         "mixed.py",
         "netns_hosts.py",
         "preflight.py",
+        "process.py",
         "ssh_hosts.py",
     }
     assert len(options) >= 9

@@ -134,6 +134,7 @@ class Brokers:
         voters = self._controllers.controller_ports.items()
         properties = {
             **{key: value for key, value in SETTINGS.items() if "quorum" not in key},
+            "offsets.topic.replication.factor": len(self.ports),
             "process.roles": "broker",
             "node.id": broker,
             "controller.quorum.voters": ",".join(f"{i}@127.0.0.1:{port}" for i, port in voters),
