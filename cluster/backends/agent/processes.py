@@ -8,6 +8,7 @@ import functools
 import io
 import os
 import signal
+import sys
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -53,7 +54,7 @@ def end_group(leader: int, run: str) -> None:
 
     The leader's number may be another's since it was waited for, so only a process with the run's
     label is meant, held by a handle while that is looked up, or one that shows no environment at
-    all: programs such as Redis write a title over it.
+    all: programs such as Redis write a title over it. Linux; elsewhere nothing is done.
     """
     killed: set[int] = set()
     while members := list(_members(leader, run)):
@@ -81,7 +82,7 @@ def _members(leader: int, run: str) -> Iterator[tuple[int, int]]:
     label = f"{RUN_LABEL}={run}".encode()
     names: list[str] = []
     with contextlib.suppress(OSError):  # out of descriptors: the leader's end is known all the same
-        names = os.listdir("/proc")
+        names = os.listdir("/proc") if sys.platform == "linux" else []
     for name in names:
         if not name.isdecimal() or int(name) == leader or group_of(name) != leader:
             continue

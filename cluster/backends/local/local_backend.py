@@ -1,6 +1,6 @@
 """Backend `local`: plain processes on loopback, a TCP proxy on every link between them.
 
-Needs no privilege. The proxies live in the event loop of whoever runs
+Works wherever Python does, with no privilege. The proxies live in the event loop of whoever runs
 the backend: nodes can talk to each other only while that loop runs.
 """
 
@@ -41,7 +41,7 @@ from cluster.systems.base import Listener, Placement, System
 # A proxy's listener holds its port for the whole run. A node does not: between its incarnations
 # its port is free, and the kernel may hand it to any outgoing connection, upon which the node
 # could not start again; or a connection to it may even meet itself. So ports are taken from below
-# the range that the kernel hands out, and a socket of ours stays bound to each: bound,
+# the range that the kernel hands out, and on Linux a socket of ours stays bound to each: bound,
 # not listening, and with SO_REUSEADDR, which keeps all away but a listener that sets the same
 # option, as Kafka and asyncio do.
 
@@ -81,7 +81,10 @@ class NodePorts:
         except OSError:
             held.close()
             raise
-        self._held.append(held)
+        if sys.platform == "linux":
+            self._held.append(held)
+        else:
+            held.close()  # BSD would let no node bind beside it
         return taken
 
 

@@ -13,6 +13,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import TypeVar
@@ -49,6 +50,8 @@ def mount_label(run_id: str, harness: ProcessIdentity, node: str) -> str:
 
 def mounts() -> Iterator[Mount]:
     """List the mounts of runs on this machine."""
+    if sys.platform != "linux":
+        return
     for line in _TABLE.read_text(encoding="utf-8", errors="surrogateescape").split("\n")[:-1]:
         before, _, after = line.partition(" - ")
         kind, source = after.split(" ")[:2]

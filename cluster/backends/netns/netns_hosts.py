@@ -366,6 +366,8 @@ def may_make_namespaces() -> bool:
 
 
 def _refuse_without_tools() -> None:
+    if sys.platform != "linux":
+        raise BackendError("backend netns needs Linux")
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if missing:
         command = install(*(_PACKAGES[tool] for tool in missing))

@@ -1,10 +1,11 @@
-"""Processes of this machine that carry a run's labels, found by their environments."""
+"""Processes of this machine that carry a run's labels, found by their environments (Linux)."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,8 @@ class Labelled:
 
 def labelled_processes() -> Iterator[Labelled]:
     """Yield all live processes with labels in an environment that we may read."""
+    if sys.platform != "linux":
+        return
     own_namespace = str(pid_namespace())
     for entry in _PROC.iterdir():
         if not entry.name.isdecimal():
@@ -59,7 +62,7 @@ def labelled_processes() -> Iterator[Labelled]:
 def titled_processes() -> dict[int, list[ProcessIdentity]]:
     """List live processes that wrote over their environments, labels too, by process group."""
     found: dict[int, list[ProcessIdentity]] = {}
-    for entry in _PROC.iterdir():
+    for entry in _PROC.iterdir() if sys.platform == "linux" else ():
         if entry.name.isdecimal() and environment_of(entry.name) == []:
             group, identity = group_of(entry.name), identify(int(entry.name))
             if group and identity is not None:
@@ -74,6 +77,10 @@ def _parse_harness(label: str) -> ProcessIdentity | None:
 
 def kill_process(identity: ProcessIdentity) -> None:
     """SIGKILL this very process, if it still lives. Raises OSError."""
+    if sys.platform != "linux":
+        if state_of(identity) is not NodeState.DEAD:
+            os.kill(identity.pid, signal.SIGKILL)
+        return
     handle = os.pidfd_open(identity.pid)  # from here on the handle means one process only
     try:
         if state_of(identity) is not NodeState.DEAD:

@@ -3,8 +3,8 @@
 A pid alone names nothing, since the kernel uses it again. A process is its pid together with the
 kernel's start time of it. Every process that a run starts is a line in `processes.jsonl` of the
 run folder, and carries two labels in its environment: the run id, and which harness started it.
-The labels find what died between the start and the line; the lines serve where an environment
-cannot be read, as of a program that wrote a title over it.
+The labels find what died between the start and the line; the lines serve where environments
+cannot be read (macOS).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import hashlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
@@ -52,15 +54,27 @@ _FRAME = "\tat "
 _TAIL_BYTES = 4096
 
 
+def _inspect_ps(pid: int) -> tuple[str, str] | None:
+    command = ["/bin/ps", "-o", "state=,lstart=", "-p", str(pid)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    state, _, started = answer.stdout.strip().partition(" ")
+    return (state[0], started.strip()) if state else None
+
+
+def inspect_process(pid: int) -> tuple[str, str] | None:
+    """Read the kernel's state letter and start time of a process; None when there is none."""
+    return process_state(pid) if sys.platform == "linux" else _inspect_ps(pid)
+
+
 def identify(pid: int) -> ProcessIdentity | None:
     """Name a live process; None when it is gone or only waits to be reaped."""
-    seen = process_state(pid)
+    seen = inspect_process(pid)
     return None if seen is None or seen[0] in _DEAD_STATES else ProcessIdentity(pid, seen[1])
 
 
 def state_of(identity: ProcessIdentity) -> NodeState:
     """Return what the kernel says of this very process."""
-    seen = process_state(identity.pid)
+    seen = inspect_process(identity.pid)
     if seen is None or seen[1] != identity.started or seen[0] in _DEAD_STATES:
         return NodeState.DEAD
     return NodeState.PAUSED if seen[0] in _PAUSED_STATES else NodeState.RUNNING
@@ -100,7 +114,7 @@ def may_live(harness: ProcessIdentity, place: str) -> bool:
     try:
         os.kill(harness.pid, 0)
     except PermissionError:
-        return process_state(harness.pid) is None  # hidepid
+        return inspect_process(harness.pid) is None  # hidepid
     except OSError:
         pass
     return False
@@ -167,7 +181,7 @@ def may_name(run_folder: Path, identity: ProcessIdentity) -> bool:
         writer = (run_folder / PROCESSES_FILE).stat().st_uid
         return writer in (0, (_PROC / str(identity.pid)).stat().st_uid)
     except OSError:
-        return False
+        return sys.platform != "linux"
 
 
 def is_orphaned(run_folder: Path) -> bool:
