@@ -18,11 +18,15 @@ from extensions.plain_files import open_plain
 
 LINES_MAX = 20
 KINDS_MAX = 40
+_KINDS_KEPT = 10_000
+"""Of a file that nobody vouches for: kinds beyond are not counted."""
 _TAIL_BYTES = 1 << 22
 _READ_BYTES = 1 << 28
 _LINE_BYTES = 1 << 16
 _TIME = re.compile(r"^\[?(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)")
 _NANOSECONDS = re.compile(r"^(\d{1,19})\|")
+_NEVER = 10**19
+"""Later than any number of 19 digits."""
 _RUN = re.compile(r"^(\d{8}T\d{6})Z")
 _ERROR = re.compile(rb"\d{1,19}\|(?:ERROR|FATAL)\|([\w.$]{1,200})\|(?:\[.*?\] )?(.{1,300})")
 _OWN = re.compile(r"\S*\d\S*|(?<!\S)[\w:-]{20,}(?!\S)")
@@ -57,6 +61,8 @@ def errors_logged(nodes_path: Path, nodes: Sequence[str]) -> list[LoggedError]:
     for node in nodes:
         for logger, message in _errors(nodes_path / node / "stdout.log"):
             text = _OWN.sub("…", message)[:_TEXT_MAX]
+            if (logger, text) not in found and len(found) == _KINDS_KEPT:
+                continue
             kind = found.setdefault((logger, text), LoggedError(logger.rpartition(".")[2], text))
             kind.count += 1
             if node not in kind.nodes:
@@ -73,17 +79,18 @@ def _errors(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def lines_around(
-    nodes_path: Path, nodes: Sequence[str], run: str, at_ns: int, origin_ns: int = 0
+    nodes_path: Path, nodes: Sequence[str], run: str, at_ns: int, origin_ns: int | None = None
 ) -> dict[str, str]:
-    """Return some lines of each node that wrote any; `origin_ns` is the run's clock at time 0."""
+    """Return some lines of each node that wrote any; `origin_ns`: the run's clock at time 0."""
     made = _RUN.match(run)
     began = dt.datetime.strptime(made[1], "%Y%m%dT%H%M%S") if made else None  # noqa: DTZ007
     at = None if began is None else began + dt.timedelta(seconds=at_ns / 1e9)
+    clock_ns = _NEVER if origin_ns is None else origin_ns + at_ns
     found = {}
     for node in nodes:
         lines = _tail(nodes_path / node / "stdout.log")
         if lines:
-            end = max(_position(lines, at, origin_ns + at_ns) + LINES_MAX // 2, LINES_MAX)
+            end = max(_position(lines, at, clock_ns) + LINES_MAX // 2, LINES_MAX)
             found[node] = "\n".join(lines[max(0, min(end, len(lines)) - LINES_MAX) : end])
     return found
 

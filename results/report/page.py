@@ -131,7 +131,7 @@ def render(
         results.checks, key=lambda check: (_WORST_FIRST.index(check.status), check.checker != first)
     )
     clock = None if evidence is None else evidence.run_clock
-    origin_ns = 0 if clock is None else clock.origin_ns
+    origin_ns = None if clock is None else clock.origin_ns
     packed = pack(operations, events, None if story is None else (story.begin_ns, story.end_ns))
     return (
         environment()

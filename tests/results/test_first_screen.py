@@ -336,6 +336,8 @@ def test_lines_of_kafka_are_those_around_the_violation_by_the_run_s_clock(tmp_pa
     assert [line.rpartition("|")[2] for line in found["n1"].splitlines()] == [
         str(n) for n in range(1050, 1070)
     ]
+    unplaced = lines_around(tmp_path, ("n1",), "run", 60 * SECOND)
+    assert unplaced["n1"].endswith("|1999"), "without a clock, the last"
 
 
 def test_errors_of_kafka_are_counted_by_kind(tmp_path):
