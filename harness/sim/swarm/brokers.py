@@ -39,7 +39,7 @@ def with_brokers(plan: Plan, unit_ms: float) -> Plan:
     draw = stream(plan, "brokers", unit_ms)
     if not draw.chance(_SHARE):
         return plan
-    settings = {**plan.node_settings, REGISTRATION: 1, **session_settings(draw)}
+    settings = {**plan.node_settings, REGISTRATION: 1, **session_settings(plan, draw)}
     workload, options = _workload(draw.random)
     rate_per_s = plan.rate_per_s
     if workload in GROWING:
@@ -53,13 +53,19 @@ def with_brokers(plan: Plan, unit_ms: float) -> Plan:
     )
 
 
-def session_settings(draw: Draw) -> dict[str, int]:
+def session_settings(plan: Plan, draw: Draw) -> dict[str, int]:
     """Draw the length of brokers' sessions, and how often they say that they live."""
     session_ms = round(draw.unit_ms * draw.random.choice((0.5, 1.0, 3.0)))
-    return {
+    settings = {
         "broker.session.timeout.ms": session_ms,
         "broker.heartbeat.interval.ms": max(1, round(session_ms * draw.random.choice((0.1, 0.3)))),
     }
+    turn_ms = 2 * plan.world.latency_ms[1] + plan.world.sync_ms[1]
+    if 2 * plan.nodes * turn_ms > 0.5 * session_ms:
+        # Behind a backlog every broker is fenced and unfenced once in a session: more batches than
+        # followers fetch one by one, so that the backlog would never end.
+        settings["controller.quorum.fetch.max.bytes"] = 8 << 20
+    return settings
 
 
 def _workload(random: Random) -> tuple[str, dict[str, Any]]:

@@ -67,7 +67,7 @@ def with_logs(plan: Plan, unit_ms: float) -> Plan:
         kept = {key: value for key, value in step.options.items() if key != "keep"}
         return replace(step, options=kept)
 
-    settings = _settings(draw)
+    settings = _settings(plan, draw)
     strands = [
         replace(each, steps=tuple(adapt(step) for step in each.steps))
         for each in plan.strands
@@ -298,12 +298,12 @@ _INDEX_BYTES_MAX: Final = 1_000
 """With more bytes between two entries, the index of a short run has too few to be misled by."""
 
 
-def _settings(draw: Draw) -> dict[str, int]:
+def _settings(plan: Plan, draw: Draw) -> dict[str, int]:
     random = draw.random
     return {
         REGISTRATION: 1,
         "metadata.max.retention.bytes": 100 << 20,  # what a replica owes is read from the whole log
-        **session_settings(draw),
+        **session_settings(plan, draw),
         "replica.lag.time.max.ms": draw.whole_ms(0.3, 1.0, 3.0),
         "replica.fetch.wait.max.ms": draw.whole_ms(0.05, 0.2),
         "replica.fetch.backoff.ms": draw.whole_ms(0.05, 0.2),

@@ -85,6 +85,20 @@ def test_worlds_of_brokers_may_wait_for_an_answer_of_the_controller_that_was_los
     assert seen == {False, True}
 
 
+def test_followers_fetch_faster_than_brokers_are_fenced_and_unfenced():
+    """Seed 60320: each session took more batches than followers fetched, one by one."""
+    bytes_max = Counter[int]()
+    for plan in map(draw, (*range(200), 60_320)):
+        given, world = plan.node_settings, plan.world
+        turn_ms = 2 * world.latency_ms[1] + world.sync_ms[1]
+        if given["kraftprobe.registration"]:
+            at_once = given["controller.quorum.fetch.max.bytes"]
+            bytes_max[at_once] += 1
+            fetched = given["broker.session.timeout.ms"] / turn_ms
+            assert at_once > 300 or fetched >= 2 * (2 * plan.nodes), plan.seed
+    assert bytes_max[1] and bytes_max[300], "few bytes are fetched where that is enough"
+
+
 def test_clients_of_strands_do_what_the_workload_does_with_values_of_their_own():
     plans = [draw(seed) for seed in range(60)]
     known = {"register": {"read", "write"}, "log": {"send"}, "topics": {"create", "delete"}}
