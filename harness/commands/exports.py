@@ -1,4 +1,4 @@
-"""Tables as files, and below a URI."""
+"""Tables as files, as plain rows, and below a URI."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,23 @@ from results.catalogue.rows import Entry, checks_table, refuse_namesakes, runs_t
 from results.store.files import StoreError, write_atomically
 
 
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """Return rows of what JSON has: times as text, numbers that are none as null."""
+    return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
+
+
 def _plain(value: Any) -> Any:
-    """Return what JSON has: times as text, numbers that are none as null."""
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
     if isinstance(value, dt.datetime):
         return value.isoformat()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):  # as DuckDB has sums of whole numbers
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value if isinstance(value, str | int | None) else str(value)
 
 
 def _csv(table: pa.Table) -> bytes:
@@ -45,15 +58,10 @@ def _parquet(table: pa.Table) -> bytes:
     return data.getvalue()
 
 
-def _json(table: pa.Table) -> bytes:
-    rows = [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
-    return json.dumps(rows, indent=1).encode("ascii") + b"\n"
-
-
 FORMATS: Mapping[str, Callable[[pa.Table], bytes]] = {
     ".parquet": _parquet,
     ".csv": _csv,
-    ".json": _json,
+    ".json": lambda table: json.dumps(rows_of(table), indent=1).encode("ascii") + b"\n",
 }
 """By the ending of a file's name."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -55,7 +56,7 @@ def _filters(command: _F) -> _F:
 
 @click.group(cls=Group)
 def runs() -> None:
-    """Look at stored runs: list, show, compare, export and remove them."""
+    """Look at stored runs: list, show, compare, query, export and remove them."""
 
 
 @runs.command("list")
@@ -89,12 +90,9 @@ def _print_list(entries: Sequence[Entry], folder: Path, *, as_json: bool) -> Non
         click.echo(f"no runs in {folder}")
         return
     columns = ("workload", "system", "build", "backend", "nodes", "seed", "mutant", "ok", "verdict")
-    table = Table("run", *columns, box=None)
-    for each in entries:
-        values = (getattr(each.row, name) for name in columns)
-        texts = (each.store.name, *("" if value is None else str(value) for value in values))
-        table.add_row(*map(Text, texts))
-    Console(width=_WIDTH, soft_wrap=True).print(table)
+    cells = [[each.store.name, *(getattr(each.row, name) for name in columns)] for each in entries]
+    texts = [["" if value is None else str(value) for value in of_run] for of_run in cells]
+    _print_table(("run", *columns), texts)
 
 
 @runs.command()
@@ -238,6 +236,35 @@ def export(target: Path | None, uri: str | None, table: str, runs: Path, **wante
     write_table(rows, target)
     click.echo(f"{target}: {rows.num_rows} rows")
     return 0
+
+
+@runs.command()
+@click.argument("sql", metavar="SQL")
+@_filters
+@json_option
+@runs_option
+def query(sql: str, runs: Path, *, as_json: bool, **wanted: Any) -> int:
+    """Answer a query in SQL over the tables runs, checks, operations, events, records and figures.
+
+    It runs in this process, by DuckDB (pip install duckdb), and needs no JVM.
+    """
+    from harness.commands.exports import rows_of  # noqa: PLC0415
+    from results.catalogue.query import query as answer  # noqa: PLC0415
+
+    found = answer(sql, _list_entries(runs, wanted))
+    rows = rows_of(found)
+    if as_json:
+        print_document(rows)
+        return 0
+    _print_table(found.column_names, [list(map(_render, row.values())) for row in rows])
+    return 0
+
+
+def _print_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    table = Table(*(escape(_render(name)) for name in names), box=None)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(width=_WIDTH, soft_wrap=True).print(table)
 
 
 def _entry(path: Path) -> Entry:

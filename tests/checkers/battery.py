@@ -180,6 +180,11 @@ KNOWN = {
         "topics",
         FAIL,
     ),
+    "appended twice": (
+        sequence(("append", "a"), ("append", "a"), ("read", None, "a")),
+        "config",
+        PASS,
+    ),
 }
 
 

@@ -144,6 +144,19 @@ def test_export_writes_what_its_ending_says(root, tmp_path):
     assert "unknown ending '.xls'" in runs("export", tmp_path / "a.xls", code=2).output
 
 
+def test_query_prints_rows_or_json(root):
+    pytest.importorskip("duckdb", reason="DuckDB is not installed (make test installs it)")
+    sql = "SELECT verdict, count(*) AS n, max(started) AS t FROM runs GROUP BY 1 ORDER BY 1"
+    rows = json.loads(runs("query", sql, "--runs", root, "--json").stdout)
+    assert [(row["verdict"], row["n"]) for row in rows] == [("FAIL", 1), ("PASS", 2)]
+    table = runs("query", sql, "--runs", root).stdout.splitlines()
+    assert table[0].split() == ["verdict", "n", "t"]
+    assert runs("query", "SELEC", "--runs", root, code=2).output.count("\n") == 1
+    sql = "SELECT sum(nodes) * 10000001 AS n FROM runs"
+    assert json.loads(runs("query", sql, "--runs", root, "--json").stdout) == [{"n": 90000009}]
+    assert runs("query", sql, "--runs", root).stdout.split() == ["n", "90000009"]
+
+
 def prune(root, *options, code=0):
     return runs("prune", "--runs", root, *options, code=code)
 
@@ -291,6 +304,7 @@ def test_a_folder_without_a_chain_is_no_run_to_remove(root):
 
 @pytest.mark.slow
 def test_the_commands_of_the_page_work(root, tmp_path, monkeypatch):
+    pytest.importorskip("duckdb", reason="DuckDB is not installed (make test installs it)")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").symlink_to(root)
     (root / "quick").symlink_to(root / "synthetic")
