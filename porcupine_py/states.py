@@ -16,6 +16,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cached_property
@@ -90,18 +91,18 @@ def contents_mark(value: Any, seen: set[int] | None = None) -> int:
         return hash(frozenset(contents_mark(part, seen) for part in value))
     if isinstance(value, dict):
         marks = ((contents_mark(k, seen), contents_mark(v, seen)) for k, v in value.items())
-        return hash(frozenset(marks))
+        return hash(tuple(marks))  # some models go by the order
     own_hash: Any = type(value).__hash__
     if own_hash is not None and own_hash is not object.__hash__:
         return contents_hash(value)
-    if isinstance(value, bytearray):
-        return hash(bytes(value))
     marks_of = ((name, contents_mark(part, seen)) for name, part in _attributes(value))
     return hash(tuple(sorted(marks_of)))
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    """Return names and values of an object's attributes, in slots and beside them."""
+    """Return names and values of an object's attributes, and the bytes of arrays of any kind."""
+    with suppress(TypeError, ValueError, BufferError):
+        yield "", memoryview(value).tobytes()
     for kind in type(value).__mro__:
         for name, slot in vars(kind).items():
             if isinstance(slot, MemberDescriptorType) and hasattr(value, name):

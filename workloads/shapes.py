@@ -107,10 +107,10 @@ def partition_but(others: Collection[str]) -> Any:
 def steps_of(keys: Collection[str], kinds: Sequence[str] = ("r",), most: int = 1_000) -> Any:
     """Return the type of a transaction's steps; of those that append something does.
 
-    Nothing is appended twice, which would be taken for the broker's doing: of all that is read by
-    this type.
+    Nothing is appended or committed twice, which would be taken for the broker's doing: of all that
+    is read by this type.
     """
-    known, appended = frozenset(keys), set[str]()
+    known, done = frozenset(keys), set[object]()
 
     def fits(step: object) -> bool:
         match step:
@@ -125,10 +125,11 @@ def steps_of(keys: Collection[str], kinds: Sequence[str] = ("r",), most: int = 1
             raise ValueError(f"step {wrong[0]} must be {' or '.join(_STEPS[k] for k in kinds)}")
         if "append" in kinds and all(step[0] != "append" for step in steps):
             raise ValueError("must append something")
-        for text in (step[2] for step in steps if step[0] == "append"):
-            if text in appended:
-                raise ValueError(f"appends {ascii(text)[:80]} again: no two records may be alike")
-            appended.add(text)
+        for kind, key, made in (step for step in steps if step[0] != "r"):
+            each = made if kind == "append" else (key, made)
+            if each in done:
+                raise ValueError(f"{kind}s {ascii(made)[:80]} again: no two may be alike")
+            done.add(each)
         return steps
 
     count = Field(min_length=1, max_length=most, description=f"a list of 1 to {most} steps")

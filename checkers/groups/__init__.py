@@ -37,12 +37,12 @@ With the protocol of KIP-848 (option `protocol`, `consumer`) a member's epoch ma
 group's, so that only `lost-commit`, `fenced-commit` by another member that was given the partition,
 and `skipped` are judged.
 
-A commit that ended in `info` may have been done or not, at any time. One whose offsets are not
-known (its client was ended) makes what would be a `lost-commit` UNKNOWN. So does a history in which
-nobody joined alone in the end (`join-all`). Assumes that no offset expires
-(offsets.retention.minutes), and members as those of this workload: whoever does not know whether
-its join was done joins as a new member. What is in the partitions, and whether members were shown
-that, is for check `log`.
+A commit that ended in `info` may have been done or not, until somebody of a later generation has
+joined. One whose offsets are not known (its client was ended) makes what would be a `lost-commit`
+from then on UNKNOWN. So does a history in which nobody joined alone in the end (`join-all`).
+Assumes that no offset expires (offsets.retention.minutes), and members as those of this workload:
+whoever does not know whether its join was done joins as a new member. What is in the partitions,
+and whether members were shown that, is for check `log`.
 
 A group that stands still breaks no rule here. It is no PASS: condition `writes-served` bounds how
 long no member is served, and the last join, which is tried for as long as everything else after the
@@ -92,10 +92,13 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     except HistoryError as error:
         return _unknown(operations, f"nothing can be inferred: {error}")
     classic = options.get("protocol") != "consumer"
-    registers = list(committed_registers(facts, cancelled))
-    lost = list(lost_commits(registers))
+    registers = list(committed_registers(facts, cancelled, classic=classic))
+    lost = sure = list(lost_commits(registers))
+    if facts.unseen:
+        known = facts.until(facts.unseen[0].invoke_ns)
+        sure = list(lost_commits(committed_registers(known, cancelled, classic=classic)))
     wrong: list[Anomaly] = [
-        *(lost if not facts.unseen else ()),
+        *sure,
         *fenced_commits(facts, classic=classic),
         *(two_owners(facts) if classic else ()),
         *(generations_back(facts) if classic else ()),
@@ -104,7 +107,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     if cancelled():
         return _unknown(operations, "cancelled")
     doubts = [result.summary for result in registers if result.status is Status.UNKNOWN]
-    if lost and facts.unseen:
+    if len(lost) > len(sure):
         doubts.append(
             f"{lost[0]['explanation']}; but the offsets of operation {facts.unseen[0].index}, a "
             "commit without an end, are not known"

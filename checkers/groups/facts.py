@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from checkers.history import EventType, HistoryError, Operation
+from checkers.history import INFINITY_NS, EventType, HistoryError, Operation
 from checkers.partition_logs.columns import CONSUME, POLL_ALL, SEND
 
 COMMIT, ZOMBIE_COMMIT = "commit", "zombie-commit"
@@ -96,6 +96,18 @@ class GroupFacts:
         if not whole or whole[-1].operation.invoke_ns <= self.end_ns:
             return None
         return whole[-1] if committed <= whole[-1].committed.keys() else None
+
+    def until(self, end_ns: int) -> GroupFacts:
+        """Return what was done and shown before a time; commits that go on have no answer yet."""
+        joins = [join for join in self.joins if join.operation.complete_ns < end_ns]
+        commits = []
+        for each in self.commits:
+            operation = each.operation
+            if operation.complete_ns >= end_ns:
+                operation = replace(operation, type=EventType.INFO, complete_ns=INFINITY_NS)
+            if operation.invoke_ns < end_ns:
+                commits.append(replace(each, operation=operation))
+        return replace(self, joins=joins, commits=commits)
 
 
 class _Reader:

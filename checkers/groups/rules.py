@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
 from checkers.groups.facts import Commit, GroupFacts, Join, Member
-from checkers.history import Operation, seconds
+from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.linearizability import linearizable
 from checkers.verdict import Anomaly, CheckResult, Status, anomaly
 from porcupine_py.search.outcome import Cancelled
@@ -21,13 +22,28 @@ _NONE_COMMITTED = -1
 # -- committed offsets -----------------------------------------------------------------------------
 
 
-def committed_registers(facts: GroupFacts, cancelled: Cancelled) -> Iterator[CheckResult]:
+def committed_registers(
+    facts: GroupFacts, cancelled: Cancelled, *, classic: bool
+) -> Iterator[CheckResult]:
     """Judge the committed offset of each partition as a register: commits write, joins read."""
-    registers: dict[str, list[Operation]] = {}
+    fences = _fences(facts.joins) if classic else {}
+    commits = []
     for commit in facts.commits:
-        for partition, offset in commit.offsets.items():
-            access = _access("write", commit.operation, partition, offset)
-            registers.setdefault(partition, []).append(access)
+        end_ns = fences.get(commit.member.generation, INFINITY_NS)
+        if commit.is_ok or end_ns >= commit.operation.invoke_ns:  # else it was refused
+            commits.append((commit, end_ns))
+    writers = Counter(each for commit, _ in commits for each in commit.offsets.items())
+    shown = {each for join in facts.joins for each in join.committed.items()}
+    registers: dict[str, list[Operation]] = {}
+    for commit, end_ns in commits:
+        operation = commit.operation
+        for each in commit.offsets.items():
+            access = _access("write", operation, *each)
+            is_seen = end_ns < INFINITY_NS and writers[each] == 1 and each in shown
+            if commit.is_ok or is_seen:
+                done_ns = max(operation.invoke_ns, min(operation.complete_ns, end_ns))
+                access = replace(access, type=EventType.OK, complete_ns=done_ns)
+            registers.setdefault(each[0], []).append(access)
     for join in facts.joins:
         for partition, offset in join.committed.items():
             access = _access("read", join.operation, partition, offset)
@@ -36,6 +52,20 @@ def committed_registers(facts: GroupFacts, cancelled: Cancelled) -> Iterator[Che
     for accesses in registers.values():
         accesses.sort(key=lambda access: (access.invoke_ns, access.index))
         yield linearizable.check_key(accesses, options, cancelled)
+
+
+def _fences(joins: Iterable[Join]) -> dict[int, int]:
+    """Return when first somebody of a later generation had joined: no commit is done after that."""
+    ends_ns: dict[int, int] = {}
+    for join in joins:
+        generation = join.member.generation
+        end_ns = join.operation.complete_ns
+        ends_ns[generation] = min(end_ns, ends_ns.get(generation, end_ns))
+    found, soonest_ns = {}, INFINITY_NS
+    for generation, end_ns in sorted(ends_ns.items(), reverse=True):
+        found[generation] = soonest_ns
+        soonest_ns = min(soonest_ns, end_ns)
+    return found
 
 
 def _access(f: str, of: Operation, partition: str, offset: int) -> Operation:

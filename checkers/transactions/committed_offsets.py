@@ -7,7 +7,8 @@ unique in the run. So each lookup must show the offset of a transaction that may
 none that is behind: of two transactions that committed, where the second began when the first was
 done, the first one's offset is not seen any more once the second is done.
 
-One that ended in `info` may have committed, at any time. O(lookups x commits of a key).
+One that ended in `info` may have committed, at any time until a lookup shows it. O(lookups x
+commits of a key).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from checkers.history import EventType, HistoryError, Operation, seconds
+from checkers.history import INFINITY_NS, EventType, HistoryError, Operation, seconds
 from checkers.verdict import Anomaly, anomaly
 from porcupine_py.values import is_list
 
@@ -76,9 +77,14 @@ def offset_anomalies(commits: Commits, operations: Sequence[Operation]) -> Itera
     """Find lookups that show what was aborted, what is behind, or what nobody committed."""
     by_offset = {(key, commit.offset): commit for key, group in commits.items() for commit in group}
     reported: set[tuple[str, str]] = set()
-    for key, offset, lookup in lookups_of(operations):
+    lookups = sorted(lookups_of(operations), key=lambda each: each[2].complete_ns)
+    done_ns = {each: c.operation.complete_ns for each, c in by_offset.items() if c.holds}
+    for key, offset, lookup in lookups:
         shown = by_offset.get((key, offset))
-        kind, why, other = _judge(commits.get(key, ()), shown, offset, lookup)
+        if shown is not None and shown.may_hold:
+            done_ns.setdefault((key, offset), lookup.complete_ns)
+        group = [(c, done_ns.get((key, c.offset), INFINITY_NS)) for c in commits.get(key, ())]
+        kind, why, other = _judge(group, shown, offset, lookup, done_ns.get((key, offset), -1))
         if not kind or (key, kind) in reported:
             continue
         reported.add((key, kind))
@@ -91,9 +97,16 @@ def offset_anomalies(commits: Commits, operations: Sequence[Operation]) -> Itera
 
 
 def _judge(
-    group: Sequence[Commit], shown: Commit | None, offset: int, lookup: Operation
+    group: Sequence[tuple[Commit, int]],
+    shown: Commit | None,
+    offset: int,
+    lookup: Operation,
+    since_ns: int,
 ) -> tuple[str, str, Commit | None]:
-    """Return the kind of what is wrong with a lookup, why, and the commit that it contradicts."""
+    """Return the kind of what is wrong with a lookup, why, and the commit that it contradicts.
+
+    `group`: commits, and when each was done at the latest; the shown one at `since_ns`.
+    """
     if shown is None and offset != NONE_COMMITTED:
         return "phantom-offset", "which nobody committed", None
     if shown is not None and not shown.may_hold:
@@ -102,20 +115,8 @@ def _judge(
     if shown is not None and shown.operation.invoke_ns > lookup.complete_ns:
         why = f"which operation {shown.operation.index} committed later"
         return "phantom-offset", why, shown
-    loss = _loss(group, shown, lookup)
-    if loss is None:
-        return "", "", None
-    why = f"though operation {loss.operation.index} had committed {loss.offset} since"
-    return "lost-offset", why, loss
-
-
-def _loss(group: Sequence[Commit], shown: Commit | None, lookup: Operation) -> Commit | None:
-    """Return a commit that came after the one that is shown, and was done before the lookup."""
-    if shown is not None and not shown.holds:
-        return None
-    since_ns = -1 if shown is None else shown.operation.complete_ns
-    for commit in group:
-        began_ns, ended_ns = commit.operation.invoke_ns, commit.operation.complete_ns
-        if commit.holds and since_ns < began_ns and ended_ns < lookup.invoke_ns:
-            return commit
-    return None
+    for loss, done_ns in group:
+        if since_ns < loss.operation.invoke_ns and done_ns < lookup.invoke_ns:
+            why = f"though operation {loss.operation.index} had committed {loss.offset} since"
+            return "lost-offset", why, loss
+    return "", "", None

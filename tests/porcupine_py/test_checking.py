@@ -1,6 +1,7 @@
 """Verdicts on small histories, in both forms, and what bounds and bad models do."""
 
-from collections import deque
+from array import array
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import SimpleNamespace
@@ -325,11 +326,18 @@ class Slots:
 
 
 @pytest.mark.parametrize(
-    "init", [list, deque, dict, set, Log, lambda: [[]], Plain, Equal, Hashed, Slots]
+    "init",
+    [
+        *(list, deque, dict, set, Log, lambda: [[]], Plain, Equal, Hashed, Slots),
+        lambda: array("q"),
+        lambda: OrderedDict.fromkeys((1, 2)),
+    ],
 )
 def test_a_step_that_changes_its_state_is_refused(init):
     def step(state, given, output):
-        if isinstance(state, dict):
+        if isinstance(state, OrderedDict):
+            state.move_to_end(given)
+        elif isinstance(state, dict):
             state[given] = given
         elif isinstance(state, set):
             state.add(given)

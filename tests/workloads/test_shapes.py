@@ -128,7 +128,12 @@ WRONG = [
     (
         "transactions",
         {"f": "txn", "value": [["append", "t0-0", "x"], ["append", "t0-1", "x"]]},
-        "value: appends 'x' again: no two records may be alike",
+        "value: appends 'x' again: no two may be alike",
+    ),
+    (
+        "transactions",
+        {"f": "abort", "value": [["append", "t0-0", "x"], *[["commit", "t0-0", 5]] * 2]},
+        "value: commits 5 again: no two may be alike",
     ),
     ("appends", {"f": "send", "key": "log-0", "value": "-"}, "value must be a text that does not"),
 ]

@@ -33,6 +33,8 @@ class Group(Planted):
         super().__init__(random, fault)
         self.logs = {key: [] for key in KEYS}
         self.offsets = dict.fromkeys(KEYS, -1)
+        self.appended = []
+        """Positions that are committed once they are replicated, before a new generation is."""
         self.acknowledged = {key: [] for key in KEYS}
         """Partition -> (offset, when it was acknowledged)."""
         self.generation = 0
@@ -54,7 +56,13 @@ class Group(Planted):
 
     # --- the coordinator ---
 
+    def replicate(self):
+        for positions in self.appended:
+            self.offsets.update(positions)
+        self.appended = []
+
     def rebalance(self, clients):
+        self.replicate()
         self.generation += 1
         if self.fault == "generation-back" and self.generation > 3 and self.random.random() < 0.1:
             self.generation -= 3
@@ -157,9 +165,9 @@ class Group(Planted):
         silent = self.random.random() < 0.1 and not (self.fault == "fenced" and self.planted)
         if silent and self.random.random() < 0.5:
             done = False
-        yield  # it is appended, and the group may go on before it is replicated
-        if done:
-            self.offsets.update(positions)
+        self.appended += [positions] if done else []
+        yield
+        self.replicate()
         yield
         f = "zombie-commit" if again else "commit"
         value = {**self.who(client, member, generation), "offsets": positions}

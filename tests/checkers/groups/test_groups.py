@@ -107,9 +107,25 @@ def test_a_refused_commit_is_never_shown():
     assert history.judge(p=9)[0] is Status.FAIL
 
 
+@pytest.mark.parametrize("asked", [2, 7])
+def test_a_commit_without_an_answer_is_not_done_once_a_later_generation_has_joined(asked):
+    def history(joined):
+        history = two_generations().commit((asked, None), "a", 1, type=INFO, p=7)
+        history.commit((joined, joined + 1), "b", 2, p=9)
+        return history.join((12, 13), "c", 3, p=7)
+
+    assert history(8).judge(p=7)[0] is Status.FAIL
+    assert history(1).judge(p=7)[0] is (Status.PASS if asked < 6 else Status.FAIL)
+
+
 def test_an_offset_of_nobody_may_be_that_of_a_commit_whose_client_was_ended():
     history = two_generations().add("commit", (7, None))
     assert history.judge(p=8) == (Status.UNKNOWN, [])
+
+
+def test_what_was_lost_before_such_a_commit_is_lost():
+    lost = two_generations().commit((7, 8), "b", 2, p=9).join((9, 10), "c", 3, p=5)
+    assert lost.add("commit", (11, None)).judge(p=9)[1] == [("lost-commit", [1, 3, 4])]
 
 
 # --- fencing ---

@@ -116,6 +116,24 @@ def test_an_offset_shares_the_fate_of_its_transaction(offset, fields, found):
     assert judged(history) == found
 
 
+@pytest.mark.parametrize(
+    ("early", "last", "found"),
+    [
+        (2, 2, failed("lost-offset")),  # it was seen before the third was committed
+        (1, 2, PASS),  # it may have been committed after the third
+        (1, 3, PASS),
+        (2, 1, failed("lost-offset")),
+    ],
+)
+def test_an_offset_without_an_answer_counts_from_when_it_is_seen(early, last, found):
+    history = History().txn(c("x", 1), a("x", 1)).txn(c("x", 2), a("x", 2), kind=INFO)
+    history.add("offsets", ["r", "x", early])
+    if last != 1:
+        history.txn(c("x", 3), a("x", 3))
+    history.end(x=(1,) if last == 1 else (1, 3)).add("offsets", ["r", "x", last])
+    assert judged(history) == found
+
+
 def test_an_offset_that_nobody_looked_up_in_the_end_is_unknown():
     history = History().txn(c("x", 1), a("x", 1)).end(x=[1])
     assert judged(history) == (Status.UNKNOWN, set())
