@@ -41,7 +41,7 @@ BEHIND: Final = 0
 OPTIONS = {
     "brokers": Option(8, "how many broker ids there are", 1, 1_000),
     "group": Option(2, "how many of them a worker uses at a time", 1, 1_000),
-    "stage": Option(30, "how many operations a worker stays with a group", 1, 100_000),
+    "stage": Option(60, "how many operations a worker stays with a group", 1, 100_000),
     "read_fraction": Option(0.3, "share of operations that are reads", 0.01, 0.99),
 }
 

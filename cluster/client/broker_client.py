@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from cluster.client.admin_client import CONTROLLERS
 from cluster.client.caller import Caller, Outcome, Peer, WrongAnswerError, metadata_of
@@ -16,6 +16,9 @@ from cluster.node.errors import ErrorCode
 from cluster.node.protocol import messages
 from cluster.node.protocol.messages import BrokerId, i16, i64, u16
 from cluster.values import valueclass
+
+LEVEL_MAX: Final = i16(2**15 - 1)
+"""Brokers that do nothing support each level of a feature that any release may finalize."""
 
 
 @valueclass
@@ -68,8 +71,8 @@ class BrokerClient:
             features=tuple(
                 messages.BrokerRegistrationFeature(
                     name=feature.name,
-                    min_supported_version=i16(feature.min_level),
-                    max_supported_version=i16(feature.max_level),
+                    min_supported_version=i16(0),
+                    max_supported_version=LEVEL_MAX,
                 )
                 for feature in SUPPORTED
             ),

@@ -56,6 +56,21 @@ def test_a_broker_registers_is_unfenced_and_gets_blocks():
     assert fenced
 
 
+@pytest.mark.parametrize(("release", "level"), [("3.9.2", 21), ("4.4.0", 33)])
+def test_a_broker_registers_at_the_level_of_every_release(release, level):
+    """With our own node's levels they were refused by releases that are older or newer."""
+
+    async def body(client, network):
+        sent = []
+        network.node.send = lambda message: sent.append(message) or [Failure.NOT_SENT]
+        client._cluster_id = "known"
+        await client.register(HERE, FakeBroker(1_000))
+        return {feature.name: feature for feature in sent[0].features}
+
+    feature = perform(active(), body)["metadata.version"]
+    assert feature.min_supported_version <= level <= feature.max_supported_version, release
+
+
 def test_refusals_are_definite_and_silence_is_not():
     async def body(client, network):
         broker = FakeBroker(1_000)
