@@ -96,7 +96,7 @@ def test_followers_fetch_faster_than_brokers_are_fenced_and_unfenced():
             bytes_max[at_once] += 1
             fetched = given["broker.session.timeout.ms"] / turn_ms
             assert at_once > 300 or fetched >= 2 * (2 * plan.nodes), plan.seed
-    assert bytes_max[1] and bytes_max[300], "few bytes are fetched where that is enough"
+    assert {1, 300} <= set(bytes_max), "few bytes are fetched where that is enough"
 
 
 def test_clients_of_strands_do_what_the_workload_does_with_values_of_their_own():
