@@ -79,10 +79,10 @@ def _steps(log: Sequence[LogRecord]) -> Iterator[tuple[LogRecord, Step]]:
             yield after, ("remove", voter)
 
 
-def _step_of(operation: Operation) -> Step | None:
-    """Return the step that an operation was answered to have made."""
+def _step_of(operation: Operation, kind: EventType = EventType.OK) -> Step | None:
+    """Return the step that an operation was answered to have made, or asked for."""
     value = operation.output
-    if operation.f == CHANGE and operation.type is EventType.OK and isinstance(value, dict):
+    if operation.f == CHANGE and operation.type is kind and isinstance(value, dict):
         return str(value["change"]), int(value["voter"])
     return None
 
@@ -115,17 +115,18 @@ def _surplus_steps(
     if any(event.f in _CHANGING for event in events):
         return
     asked = [operation for operation in operations if operation.f == CHANGE]
-    unknown = sum(op.type not in (EventType.OK, EventType.FAIL) for op in asked)
-    excess = Counter(step for _, step in made) - answered
-    if excess.total() <= unknown:  # each of unknown outcome may have made one step, whichever
+    unknown = [_step_of(op, EventType.INFO) for op in asked if op.type is EventType.INFO]
+    possible = answered + Counter(filter(None, unknown))
+    excess = Counter(step for _, step in made) - possible
+    if excess.total() <= unknown.count(None):  # each of these may have made one step, whichever
         return
-    record, step = _first_beyond(answered, made)
+    record, step = _first_beyond(possible, made)
     change, voter = step
     steps = ", ".join(
         f"{change} of voter {voter} ({_times(count)})"
         for (change, voter), count in sorted(excess.items())
     )
-    without_answer = f"; the outcome of {unknown} requests is unknown" if unknown else ""
+    without_answer = f"; the outcome of {len(unknown)} requests is unknown" if unknown else ""
     text = (
         f"{change} of voter {voter} at offset {record.offset} of epoch {record.epoch}, "
         f"which no answer to a client explains (in all: {steps}{without_answer})"
@@ -141,15 +142,15 @@ def _surplus_steps(
 
 
 def _first_beyond(
-    answered: Counter[Step], made: Sequence[tuple[LogRecord, Step]]
+    possible: Counter[Step], made: Sequence[tuple[LogRecord, Step]]
 ) -> tuple[LogRecord, Step]:
-    """Return the first step that was made more often than answered; there is one."""
+    """Return the first step that was made more often than is possible; there is one."""
     made_until: Counter[Step] = Counter()
     for record, step in made:
         made_until[step] += 1
-        if made_until[step] > answered[step]:
+        if made_until[step] > possible[step]:
             return record, step
-    raise AssertionError("more steps were made than answered")
+    raise AssertionError("more steps were made than possible")
 
 
 def _undone(

@@ -132,6 +132,21 @@ def test_the_log_need_not_show_a_change_of_unknown_outcome():
     assert judged(log, *done) == (Status.PASS, [])
 
 
+@pytest.mark.parametrize(
+    ("output", "status"),
+    [
+        ({"change": "add", "voter": 3}, Status.PASS),
+        (None, Status.PASS),  # its client did not say what it asked for
+        ({"change": "add", "voter": 2}, Status.FAIL),
+        ({"change": "remove", "voter": 3}, Status.FAIL),
+    ],
+)
+def test_a_change_of_unknown_outcome_made_no_other_step(output, status):
+    log = sets((1, 2, 3), (1, 2), (1, 2, 3))
+    unknown = replace(changed("add", 3, EventType.INFO), output=output)
+    assert judged(log, changed("remove", 3), unknown)[0] is status
+
+
 def test_a_log_that_begins_behind_a_snapshot_need_not_show_earlier_answers():
     log = sets((1, 2), (1, 2, 3), start=7)
     earlier = changed("remove", 3)
