@@ -57,15 +57,12 @@ def holding(**configs):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("nonsense", "1"),
         ("num.io.threads", "8"),
         ("num.io.threads", "2"),
         ("cordoned.log.dirs", "/a"),
-        ("listener.name.client.ssl.keystore.location", "/k"),
         ("log.retention.ms", "-1"),
         ("log.roll.ms", "1"),
         ("max.connections.per.ip.overrides", "127.0.0.1:5, host:6"),
-        ("leader.replication.throttled.rate", "5"),
     ],
 )
 def test_what_this_broker_can_use_is_left_to_the_controller(name, value):
@@ -75,20 +72,10 @@ def test_what_this_broker_can_use_is_left_to_the_controller(name, value):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("node.id", "7", "Cannot update these configs dynamically: [node.id]"),
-        ("log.retention.ms", "x", "Invalid value x for configuration log.retention.ms: Not a"),
-        ("log.retention.ms", "0", "requirement failed: log.retention.ms must be unlimited"),
-        ("log.roll.ms", "0", "requirement failed: log.roll.ms must be greater"),
         ("num.io.threads", "9", "Dynamic thread count update validation failed for num.io.thr"),
         ("num.io.threads", "1", "Dynamic thread count update validation failed for num.io.thr"),
-        ("log.cleaner.threads", "0", "requirement failed: log.cleaner.dedupe.buffer.size must"),
         ("log.cleaner.dedupe.buffer.size", "1048576", "requirement failed: log.cleaner.dedupe"),
-        ("max.connections.per.ip", "0", "requirement failed: max.connections.per.ip can be"),
-        ("max.connections.per.ip.overrides", "x", "requirement failed: Error parsing"),
-        ("listeners", "x", "Error creating broker listeners from '[x]': Unable to parse x"),
-        ("metric.reporters", "x", "Class x could not be found."),
         ("cordoned.log.dirs", "/a,/c", "requirement failed: All entries in cordoned.log.dirs"),
-        ("ssl.keystore.location", "/k", "These security configs can be dynamically updated only"),
     ],
 )
 def test_what_this_broker_cannot_use_is_refused(name, value, message):
@@ -97,50 +84,12 @@ def test_what_this_broker_cannot_use_is_refused(name, value, message):
     assert found.startswith(message)
 
 
-@pytest.mark.parametrize("name", ["listeners", "listener.name.client.ssl.keystore.location"])
-def test_what_is_of_one_broker_is_not_set_for_all(name):
-    error, message = error_of(resource(4, "", (name, SET, "C://h:1")))
-    assert error is ErrorCode.invalid_request
-    assert message.startswith("Cannot update these configs")
-    assert message.endswith(f": [{name}]")
-
-
-@pytest.mark.parametrize(
-    ("operation", "name", "message"),
-    [
-        (APPEND, "node.id", "Config value append is not allowed for config key: node.id"),
-        (SUBTRACT, "node.id", "Config value subtract is not allowed for config key: node.id"),
-        (APPEND, "nonsense", "Unknown config name: nonsense"),
-    ],
-)
-def test_only_lists_are_appended_to(operation, name, message):
-    found = error_of(resource(4, "", (name, operation, "1")))
-    assert found == (ErrorCode.invalid_config, message)
-    assert error_of(resource(4, "", ("log.cleanup.policy", operation, "compact"))) is None
-
-
 def test_changes_are_checked_with_what_is_set_already():
     overrides = resource(4, "", ("max.connections.per.ip", SET, "0"))
     assert error_of(overrides) is not None
     assert error_of(overrides, state=holding(max_connections_per_ip_overrides="h:1")) is None
     ignored = holding(node_id="7", log_retention_ms="x", nonsense="1")
     assert error_of(resource(4, "", ("log.roll.ms", SET, "5")), state=ignored) is None
-
-
-@pytest.mark.parametrize(
-    ("changed", "error"),
-    [
-        (resource(4, "2", ("k", SET, "1")), ErrorCode.invalid_request),
-        (resource(4, "x", ("k", SET, "1")), ErrorCode.invalid_request),
-        (resource(8, "1", ("kafka", SET, "INFO")), ErrorCode.invalid_config),
-        (resource(8, "2", ("kafka", SET, "INFO")), ErrorCode.invalid_request),
-        (resource(3, "1", ("k", SET, "1")), ErrorCode.invalid_request),
-        (resource(2, "t", ("k", SET, None)), ErrorCode.invalid_request),
-        (resource(2, "t", ("k", SET, "1"), ("k", DELETE, None)), ErrorCode.invalid_request),
-    ],
-)
-def test_what_is_malformed_is_refused(changed, error):
-    assert error_of(changed)[0] is error
 
 
 def test_a_client_is_answered_in_the_order_of_its_request():
@@ -168,12 +117,6 @@ def test_a_client_is_answered_in_the_order_of_its_request():
         ("", ErrorCode.invalid_request),
         ("1", ErrorCode.unknown_server_error),
     ]
-
-
-def test_a_resource_twice_is_refused_twice():
-    left, replies = sent(resource(4, ""), resource(4, ""))
-    assert left is None
-    assert [r.error_code for r in replies[0].responses] == [ErrorCode.invalid_request] * 2
 
 
 def test_a_level_of_the_root_logger_is_set_here_and_only_if_it_is_meant():

@@ -222,33 +222,6 @@ def test_end_quorum_epoch_is_checked_in_kafkas_order(request_, error):
     assert ask(world, node, request_).error is error
 
 
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"max_wait_ms": -1}, V.invalid_request),
-        ({"offset": -1}, V.invalid_request),
-        ({"last_epoch": -1}, V.invalid_request),
-        ({"last_epoch": 99}, V.invalid_request),
-        ({"past": -1}, V.fenced_leader_epoch),
-        ({"past": 1}, V.unknown_leader_epoch),
-        ({}, V.none),
-    ],
-)
-def test_fetch_is_checked_in_kafkas_order(fields, error):
-    world, leader = led()
-    epoch = leader.state.epoch + fields.pop("past", 0)
-    others = {n for n in world.ids if n != leader.node_id}
-    answer = ask(world, leader, fetch(epoch, replica=min(others), **fields))
-    assert answer.error is error
-    assert bool(answer.records) == (error is V.none)
-
-
-def test_fetch_from_another_cluster_is_refused_at_the_top():
-    world, leader = led()
-    answer = ask(world, leader, fetch(leader.state.epoch, cluster_id="other"))
-    assert (answer.top_level_error, answer.records) == (V.inconsistent_cluster_id, b"")
-
-
 def test_a_replica_that_does_not_lead_names_the_leader():
     world, leader = led()
     follower = next(n for n in world.nodes.values() if n is not leader)

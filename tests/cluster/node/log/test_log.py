@@ -200,22 +200,6 @@ def test_a_truncation_within_a_batch_drops_the_whole_batch():
     assert logs.open().end_offset == 2
 
 
-@pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
-@pytest.mark.parametrize("offset", range(11))
-def test_a_truncated_log_goes_on_without_a_hole(offset, cache_bytes):
-    logs = Logs(segment_bytes=300, cache_bytes=cache_bytes)
-    log = filled(logs)
-    flushed(logs, log)
-    log.truncate_to(offset)
-    log.append(batch(offset, epoch=5))
-    flushed(logs, log)
-    logs.disk.crash(Random(1), "nothing")
-    again = logs.open()
-    assert again.end_offset == offset + 1
-    assert [again.read(o, 1) for o in range(offset)] == [batch(o) for o in range(offset)]
-    assert again.read(offset, 1) == batch(offset, epoch=5)
-
-
 def test_end_offset_for_epoch_of_a_reopened_log():
     logs = Logs()
     log = logs.open()

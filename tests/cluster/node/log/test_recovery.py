@@ -223,37 +223,3 @@ def test_epochs_in_the_file_above_the_recovery_point_are_no_contradiction():
     logs = stored()
     replace(logs, EPOCH_FILE, b"0\n5\n0 0\n1 2\n4 6\n9 8\n12 10\n")
     assert logs.open().epochs.latest_epoch == 9
-
-
-def test_a_truncation_lowers_the_recovery_point_first():
-    """Whatever a power loss keeps of a truncation, the log opens again."""
-    for seed in range(200):
-        logs = stored(segment_bytes=300)
-        log = logs.open()
-        log.truncate_to(2)
-        log.append(batch(2, 11) + batch(3, 11))
-        for _ in range(seed % 7):
-            logs.steps.step()
-        logs.disk.crash(Random(seed))
-        again = logs.open()
-        assert again.end_offset >= 2
-        assert [again.read(o, 1) for o in (0, 1)] == [batch(0, 0), batch(1, 0)]
-
-
-@pytest.mark.parametrize("segment_bytes", [300, 1 << 20])
-@pytest.mark.parametrize("epoch", [9, 10])
-def test_whatever_a_power_loss_keeps_of_a_flush_the_log_opens_with_all_that_was_durable(
-    segment_bytes, epoch
-):
-    for seed in range(100):
-        logs = stored(segment_bytes)
-        log = logs.open()
-        log.append(batch(10, epoch) + batch(11, epoch))
-        log.flush(lambda: None)
-        for _ in range(seed % 6):
-            logs.steps.step()
-        durable = log.durable_end_offset
-        logs.disk.crash(Random(seed))
-        again = logs.open()
-        assert durable <= again.end_offset <= 12
-        assert [again.read(o, 1) for o in range(10)] == [batch(o, e) for o, e in enumerate(EPOCHS)]
