@@ -147,8 +147,8 @@ class _Replay:
         self.elections = 0
         self.isrs: dict[tuple[str, int, int], set[frozenset[int]]] = {}
         """See `Decided`."""
-        self._joined: list[tuple[Key, int, LogRecord]] = []
-        """Brokers that came into an ISR, or to lead, in this batch."""
+        self._joined: list[tuple[Key, int, LogRecord, Value]] = []
+        """Brokers that came into an ISR, or to lead, in this batch; how they were registered."""
         self._left: frozenset[int] = frozenset()
         """Brokers that this batch, or what it is a part of, registers or unregisters."""
 
@@ -186,12 +186,15 @@ class _Replay:
                     if key[0] == "partition":
                         self._note_isr(key, partition)
         self._check_fences(records[-1], unfenced)
-        for key, broker, record in self._joined:
+        for key, broker, record, before in self._joined:
             after = self.image.keys.get(key, {})
             registration = self.image.keys.get(("broker", str(broker)), {})
+            isr, leads = _members(after, "isr"), broker == record.value.get("leader")
+            is_last = isr == [broker] and after["leader"] == _NOBODY
             for state, said in (("fenced", "is fenced"), ("inControlledShutdown", "shuts down")):
-                if broker in _members(after, "isr") and registration.get(state) is True:
-                    leads = broker == record.value.get("leader")
+                # Fenced behind the decision, in its batch, it stays as the last that was in sync.
+                later = is_last and before.get(state) is False
+                if broker in isr and registration.get(state) is True and not later:
                     does = "elects" if leads else "takes up"
                     what = f"{does} broker {broker} while it {said}"
                     kind = "fenced-leader" if leads else "fenced-into-isr"
@@ -247,7 +250,10 @@ class _Replay:
         if not self._is_forced(key, before or {}, after):
             elected = {leader} - {(before or {}).get("leader")}
             new = (broker for broker in isr if broker in elected or broker not in old)
-            self._joined += ((key, broker, record) for broker in new)
+            keys = self.image.keys
+            self._joined += (
+                (key, broker, record, dict(keys.get(("broker", str(broker)), {}))) for broker in new
+            )
         if before is not None and record.kind == CHANGE:
             self._check_election(record, key, before, after)
             self._check_reassignment(record, key, before, after)

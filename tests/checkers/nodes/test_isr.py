@@ -255,6 +255,23 @@ def test_a_broker_that_is_unfenced_in_the_same_batch_may_join():
     assert judged(*joins, unfenced, crc={at: 7, at + 1: 7}).status is Status.PASS
 
 
+@pytest.mark.parametrize(
+    ("last", "status"),
+    [
+        (change(leader=-1), Status.PASS),
+        (change(leader=3), Status.FAIL),
+        (change(leader=-1, isr=[2, 3], eligibleLeaderReplicas=[1]), Status.FAIL),
+    ],
+    ids=["it leads no more", "it leads on", "it is in sync beside another"],
+)
+def test_a_broker_may_be_elected_and_fenced_in_one_batch(last, status):
+    """Kafka 3.9.2: a new leader's first look at sessions fences one broker after another."""
+    fenced = "BrokerRegistrationChangeRecord", {"brokerId": 3, "fenced": 1}
+    batch = [change(isr=[3], leader=3, eligibleLeaderReplicas=[1, 2]), last, fenced]
+    at = len(START)
+    assert judged(*batch, crc=dict.fromkeys(range(at, at + 3), 7)).status is status
+
+
 def heard(isr, epoch, event="replica-isr", **fields):
     said = {"topic": "t0", "partition": 0, "partition_epoch": epoch, "isr": isr}
     led = dict.fromkeys(("leader_epoch", "start_offset", "high_watermark"), 0)
