@@ -272,6 +272,7 @@ class Readable(Protocol):
 
     path: str
     base_offset: int
+    size_bytes: int
     gaps: bool
 
     def range_holding(self, offset: int) -> tuple[int, int]:
@@ -307,12 +308,14 @@ def read_batches(
 ) -> tuple[bytes, list[BatchHeader]]:
     """Read whole batches of one segment from the one that holds `offset` on, and their headers.
 
-    At most `max_bytes`, but at least one batch; none with a record at or after `end_offset`.
-    Raises CorruptLogError, OSError.
+    At most `max_bytes`, but at least one batch; none with a record at or after `end_offset`, nor
+    what the file has behind the segment: its cut may wait for the disk. Raises CorruptLogError,
+    OSError.
     """
     headers: list[BatchHeader] = []
     _, start = locate_batch(disk, segment, offset)
-    data = disk.read(segment.path, start, max(max_bytes, PREFIX_BYTES))
+    left_bytes = segment.size_bytes - start
+    data = disk.read(segment.path, start, min(max(max_bytes, PREFIX_BYTES), left_bytes))
     position = 0
     with _blaming(segment, start, offset):
         first_bytes = batch_size_bytes(data)

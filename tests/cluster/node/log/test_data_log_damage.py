@@ -143,6 +143,25 @@ def test_every_flipped_bit_of_a_header_below_the_recovery_point_is_refused():
         folder.disk.replace(before)
 
 
+def test_what_waits_to_be_cut_off_is_not_read():
+    folder = Folder(cache_bytes=0)
+    log = folder.open()
+    sent = [batch(b"x" * 30, timestamp_ms=NOW_MS + number) for number in range(3)]
+    for each in sent:
+        log.append_as_leader(each, 0)
+    folder.run()
+    path = next(path for path in folder.disk.files() if path.endswith(".log"))
+    content = bytearray(folder.disk.files()[path])
+    content[-1] ^= 1
+    folder.replace(path, bytes(content))
+    folder.disk.stall()
+    log = folder.open()
+    assert log.end_offset == 2
+    assert len(folder.disk.files()[path]) == len(content), "its cut waits"
+    assert parse_header(log.read(1, 1_000)).next_offset == 2
+    assert not folder.failures
+
+
 @pytest.mark.parametrize("clean", [False, True])
 def test_indexes_that_are_missing_are_rebuilt_as_they_were(clean):
     folder, batches, durable = stored(clean)
