@@ -21,8 +21,7 @@ from cluster.node.ports import Endpoint
 from tests.cluster.node.kraft.dynamic import voter_ids
 from tests.cluster.node.kraft.test_snapshots import PowerCut, agrees
 from tests.cluster.node.kraft.world import DIRECTORY, World, listeners_of
-from tests.cluster.node.log.log_helpers import Steps
-from tests.cluster.node.log.test_restart_matrix import KEEPS, crash_everywhere
+from tests.cluster.node.log.log_helpers import KEEPS, Steps, crash_everywhere
 
 CHECKPOINT = f"__cluster_metadata-0/{snapshot_name(BOOTSTRAP_ID)}"
 CONFIG = parse_config(

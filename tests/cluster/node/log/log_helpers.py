@@ -2,6 +2,9 @@
 
 import heapq
 from collections.abc import Callable
+from random import Random
+
+import pytest
 
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.node.log.batch.records import Record, encode_batch
@@ -61,3 +64,47 @@ def flushed(logs: Logs, log: Log) -> None:
     log.flush(lambda: called.append(log.durable_end_offset))
     logs.steps.run()
     assert called == [log.end_offset]
+
+
+class StopAt:
+    """Cuts the power when the disk was asked for so many operations."""
+
+    def __init__(self, disk, count, keep, seed):
+        self.disk, self.left, self.keep, self.random = disk, count, keep, Random(seed)
+        self.stopped = False
+
+    def __call__(self):
+        self.left -= 1
+        if self.left < 0 and not self.stopped:
+            self.stopped = True
+            self.disk.power_off(self.random, self.keep)
+
+
+KEEPS = pytest.mark.parametrize("keep", ["nothing", "any", "everything"])
+
+
+def crash_everywhere(keep, attempt):
+    """Call `attempt(operation, stop_on)` with a crash one operation later each time; count them.
+
+    `stop_on(disk)` arms the crash and returns what says whether it came.
+    """
+    operation, stopped = 0, True
+    while stopped:
+        armed = []
+
+        def stop_on(disk, operation=operation, armed=armed):
+            disk.on_operation = StopAt(disk, operation, keep, operation)
+            armed.append(disk.on_operation)
+
+        attempt(operation, stop_on)
+        (stop,) = armed
+        stopped = stop.stopped
+        operation += 1
+        assert operation < 400, "it never ends"
+    return operation
+
+
+def restart(logs):
+    logs.disk.on_operation = None
+    logs.disk.power_on()
+    return logs.open()

@@ -12,8 +12,7 @@ from cluster.node.log.data.directory_checkpoints import (
     remove_clean_shutdown,
     write_clean_shutdown,
 )
-from tests.cluster.node.log.log_helpers import Steps, fail
-from tests.cluster.node.log.test_restart_matrix import KEEPS, crash_everywhere
+from tests.cluster.node.log.log_helpers import KEEPS, Steps, crash_everywhere, fail
 
 
 def stopped_in_order(epoch=5):

@@ -4,27 +4,19 @@ The crash tests stop the disk at each operation of the change, lose the power, a
 again: what is found must be a log without a hole that lacks nothing but what a snapshot holds.
 """
 
-from random import Random
-
 import pytest
 
 from cluster.node.log.batch.records import parse_header
 from cluster.node.log.metadata.log import CorruptLogError, Log
-from tests.cluster.node.log.log_helpers import DIRECTORY, Logs, batch, flushed
-
-
-class StopAt:
-    """Cuts the power when the disk was asked for so many operations."""
-
-    def __init__(self, disk, count, keep, seed):
-        self.disk, self.left, self.keep, self.random = disk, count, keep, Random(seed)
-        self.stopped = False
-
-    def __call__(self):
-        self.left -= 1
-        if self.left < 0 and not self.stopped:
-            self.stopped = True
-            self.disk.power_off(self.random, self.keep)
+from tests.cluster.node.log.log_helpers import (
+    DIRECTORY,
+    KEEPS,
+    Logs,
+    batch,
+    crash_everywhere,
+    flushed,
+    restart,
+)
 
 
 def filled(logs, epochs):
@@ -111,23 +103,18 @@ def test_a_flush_under_way_does_not_count_for_the_new_log():
     assert logs.open().end_offset == 6
 
 
-@pytest.mark.parametrize("keep", ["nothing", "any", "everything"])
+@KEEPS
 @pytest.mark.parametrize("start", range(3, 11))
 def test_power_may_fail_at_every_operation_of_a_deletion(start, keep):
-    stopped = True
-    operation = 0
-    while stopped:
+    def attempt(operation, stop_on):
         logs = Logs(segment_bytes=300)
         log = filled(logs, EPOCHS)
-        stop = logs.disk.on_operation = StopAt(logs.disk, operation, keep, operation)
+        stop_on(logs.disk)
         log.delete_before(start)
         log.append(batch(10, 5))
         log.flush(lambda: None)
         logs.steps.run()
-        stopped = stop.stopped
-        logs.disk.on_operation = None
-        logs.disk.power_on()
-        found = logs.open()
+        found = restart(logs)
         assert found.start_offset <= start, f"operation {operation}"
         assert found.end_offset >= 10
         assert offsets(found) == list(range(found.start_offset, found.end_offset))
@@ -135,40 +122,35 @@ def test_power_may_fail_at_every_operation_of_a_deletion(start, keep):
         again.delete_before(max(start, again.start_offset))
         flushed(logs, again)
         assert logs.open().end_offset == again.end_offset
-        operation += 1
-    assert operation > 5
+
+    assert crash_everywhere(keep, attempt) > 5
 
 
-@pytest.mark.parametrize("keep", ["nothing", "any", "everything"])
+@KEEPS
 @pytest.mark.parametrize("start", [4, 10, 30])
 def test_power_may_fail_at_every_operation_of_a_new_start(start, keep):
-    stopped = True
-    operation = 0
-    while stopped:
+    def attempt(operation, stop_on):
         logs = Logs(segment_bytes=300)
         log = filled(logs, EPOCHS)
-        stop = logs.disk.on_operation = StopAt(logs.disk, operation, keep, operation)
+        stop_on(logs.disk)
         log.truncate_fully_and_start_at(start)
         log.append(batch(start, 8))
         log.flush(lambda: None)
         logs.steps.run()
-        stopped = stop.stopped
-        logs.disk.on_operation = None
-        logs.disk.power_on()
-        found = logs.open()
+        found = restart(logs)
         held = offsets(found)
         if found.start_offset == 0:
             assert held == list(range(found.end_offset)), "a prefix of the old log"
             assert found.end_offset <= 10
         else:
-            assert found.start_offset == start
+            assert found.start_offset == start, f"operation {operation}"
             assert held in ([], [start])
         found.truncate_fully_and_start_at(start)  # what the owner does with its snapshot
         found.append(batch(start, 8))
         flushed(logs, found)
         assert offsets(logs.open()) == [start]
-        operation += 1
-    assert operation > 5
+
+    assert crash_everywhere(keep, attempt) > 5
 
 
 def test_an_epoch_file_that_forgot_more_than_whole_segments_is_refused():

@@ -14,37 +14,17 @@ import pytest
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.node.kraft.quorum.quorum_state_store import QuorumStateStore
 from cluster.node.meta_properties import identify
-from tests.cluster.node.log.log_helpers import DIRECTORY, Logs, Steps, batch, fail
-from tests.cluster.node.log.test_log_start import EPOCHS, StopAt, filled, offsets
-
-KEEPS = pytest.mark.parametrize("keep", ["nothing", "any", "everything"])
-
-
-def crash_everywhere(keep, attempt):
-    """Call `attempt(operation, stop_on)` with a crash one operation later each time; count them.
-
-    `stop_on(disk)` arms the crash and returns what says whether it came.
-    """
-    operation, stopped = 0, True
-    while stopped:
-        armed = []
-
-        def stop_on(disk, operation=operation, armed=armed):
-            disk.on_operation = StopAt(disk, operation, keep, operation)
-            armed.append(disk.on_operation)
-
-        attempt(operation, stop_on)
-        (stop,) = armed
-        stopped = stop.stopped
-        operation += 1
-        assert operation < 400, "it never ends"
-    return operation
-
-
-def restart(logs):
-    logs.disk.on_operation = None
-    logs.disk.power_on()
-    return logs.open()
+from tests.cluster.node.log.log_helpers import (
+    DIRECTORY,
+    KEEPS,
+    Logs,
+    Steps,
+    batch,
+    crash_everywhere,
+    fail,
+    restart,
+)
+from tests.cluster.node.log.test_log_start import EPOCHS, filled, offsets
 
 
 @KEEPS

@@ -1,14 +1,8 @@
 import dataclasses
-import datetime as dt
-import importlib
-import uuid
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.schema.describe_quorum.v2 import request as quorum_v2
-from kio.schema.fetch.v12 import request as fetch_v12
-from kio.schema.fetch.v18 import request as fetch_v18
 from kio.schema.fetch_snapshot.v1 import request as snapshot_v1
 from kio.schema.vote.v2 import request as vote_v2
 from kio.schema.vote.v2 import response as vote_response
@@ -16,7 +10,7 @@ from kio.schema.vote.v2 import response as vote_response
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as m
 from cluster.node.log.batch.control import VoterListener
-from cluster.node.log.types import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
+from cluster.node.log.types import METADATA_TOPIC, OffsetAndEpoch
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import (
     LISTENER_APIS,
@@ -24,7 +18,6 @@ from cluster.node.protocol.apis import (
     SPOKEN,
     ApiKey,
     ListenerType,
-    request_class,
 )
 from cluster.node.protocol.codec import (
     Request,
@@ -36,7 +29,6 @@ from cluster.node.protocol.codec import (
     write_response,
 )
 from cluster.node.wire.bounds import MalformedError
-from tests.cluster.node.protocol.kafka_python import MESSAGES
 from tests.kio_bytes import request_frame
 
 SERVES = LISTENER_APIS[ListenerType.CONTROLLER]
@@ -204,67 +196,16 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("version", [12, 13, 14, 15, 16, 17])
-def test_an_older_fetch_of_the_metadata_partition_reaches_the_core(version):
-    cls = request_class(1, version)
-    topic_field = {"topic": METADATA_TOPIC} if version == 12 else {"topic_id": METADATA_TOPIC_ID}
-    nested = fetch_modules(version)
-    partition = nested.FetchPartition(
-        partition=0,
-        current_leader_epoch=3,
-        fetch_offset=8,
-        last_fetched_epoch=2,
-        partition_max_bytes=0,
-    )
-    replica = (
-        {"replica_id": 2} if version < 15 else {"replica_state": nested.ReplicaState(replica_id=2)}
-    )
-    request = cls(
-        max_wait=dt.timedelta(milliseconds=500),
-        min_bytes=0,
-        max_bytes=1024,
-        topics=(nested.FetchTopic(partitions=(partition,), **topic_field),),
-        forgotten_topics_data=(),
-        **replica,
-    )
-    assert read_request(request_frame(request), SERVES).message == m.FetchRequest(
-        None, 2, m.NO_DIRECTORY, 3, 8, 2, 500, 1024
-    )
-
-
-def fetch_modules(version):
-    return importlib.import_module(f"kio.schema.fetch.v{version}.request")
-
-
-def vote(*topics):
-    return vote_v2.VoteRequest(topics=topics)
-
-
-def vote_topic(name=METADATA_TOPIC, indices=(0,)):
-    return vote_v2.TopicData(
-        topic_name=name,
-        partitions=tuple(
-            vote_v2.PartitionData(
-                partition_index=i, replica_epoch=1, replica_id=1, replica_directory_id=None,
-                voter_directory_id=None, last_offset_epoch=0, last_offset=0, pre_vote=False,
-            )
-            for i in indices
-        ),
+def vote(*indices):
+    partitions = (
+        vote_v2.PartitionData(
+            partition_index=i, replica_epoch=1, replica_id=1, replica_directory_id=None,
+            voter_directory_id=None, last_offset_epoch=0, last_offset=0, pre_vote=False,
+        )
+        for i in indices
     )  # fmt: skip
-
-
-def fetch_of(nested, partition=0, **topic):
-    p = nested.FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1)
-    return nested.FetchRequest(
-        max_wait=dt.timedelta(0),
-        min_bytes=0,
-        topics=(nested.FetchTopic(partitions=(p,), **topic),),
-        forgotten_topics_data=(),
-    )
-
-
-def fetch(topic_id, partition):
-    return fetch_of(fetch_v18, partition, topic_id=topic_id)
+    topic = vote_v2.TopicData(topic_name=METADATA_TOPIC, partitions=tuple(partitions))
+    return vote_v2.VoteRequest(topics=(topic,))
 
 
 def fetch_snapshot(name, partition):
@@ -282,16 +223,8 @@ def fetch_snapshot(name, partition):
 @pytest.mark.parametrize(
     "request_",
     [
+        vote(0, 0),
         vote(),
-        vote(vote_topic(), vote_topic()),
-        vote(vote_topic("other")),
-        vote(vote_topic(indices=(1,))),
-        vote(vote_topic(indices=(0, 0))),
-        vote(vote_topic(indices=())),
-        fetch(uuid.uuid4(), 0),
-        fetch(None, 0),
-        fetch(METADATA_TOPIC_ID, 1),
-        fetch_of(fetch_v12, topic="other"),
         fetch_snapshot("other", 0),
         fetch_snapshot(METADATA_TOPIC, 1),
     ],
@@ -302,32 +235,6 @@ def test_a_request_about_another_partition_is_refused_at_the_top(request_):
     frame = write_response(request, request.refusal)
     got = read_response(frame[4:], request.key, request.version)
     assert got.top_level_error is ErrorCode.invalid_request
-
-
-def test_describe_quorum_of_another_partition_is_refused_for_that_partition():
-    topic = quorum_v2.TopicData(
-        topic_name="other", partitions=(quorum_v2.PartitionData(partition_index=3),)
-    )
-    request = read_request(request_frame(quorum_v2.DescribeQuorumRequest(topics=(topic,))), SERVES)
-    frame = write_response(request, request.refusal)
-    theirs = MESSAGES[ApiKey.DESCRIBE_QUORUM][1].decode(frame[4:], version=2, header=True)
-    assert theirs.topics[0].topic_name == "other"
-    assert theirs.topics[0].partitions[0].partition_index == 3
-    assert theirs.topics[0].partitions[0].error_code == ErrorCode.unknown_topic_or_partition
-
-
-def test_kafka_python_decodes_a_fetch_response():
-    response = m.FetchResponse(
-        ErrorCode.none, 2, 7, 90, 0, b"records", OffsetAndEpoch(40, 6), None, Endpoint(2, "h", 9)
-    )
-    frame = write_response(received_any(ApiKey.FETCH, 17), response)
-    theirs = MESSAGES[ApiKey.FETCH][1].decode(frame[4:], version=17, header=True)
-    partition = theirs.responses[0].partitions[0]
-    assert theirs.responses[0].topic_id == METADATA_TOPIC_ID
-    assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (6, 40)
-    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 7)
-    assert bytes(partition.records) == b"records"
-    assert [(n.node_id, n.host, n.port) for n in theirs.node_endpoints] == [(2, "h", 9)]
 
 
 def test_a_response_about_two_partitions_is_malformed():
