@@ -78,8 +78,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             base = image_of(known[0].records)
             end_offset, nodes = log[-1].offset + 1, options.get("nodes")
             anomalies += _final_reads(evidence, end_offset, base, known[1], nodes)
-            if traced is None:
-                anomalies += _configs(evidence, log, base)
+            anomalies += _configs(evidence, log, base)
     anomalies += _without_sentinel(run)
     answers = Joined(judged=False)
     places = _places(run, workload, log)
@@ -227,14 +226,15 @@ def _configs(evidence: Evidence, log: Sequence[LogRecord], base: Image) -> Itera
     """Find configurations that a final read shows and no log holds, nor what is below it.
 
     A final read leaves out what was not set in the metadata, so all that it shows has its record;
-    cells are called by their names there, and judged by `_final_reads`.
+    cells are called by their names there, and judged by `_final_reads`. Kafka serves what it made
+    of a text: without blanks, and in lower case.
     """
     held = {
         (
             value.get("resourceType"),
             value.get("resourceName"),
             value.get("name"),
-            value.get("value"),
+            _plain(value.get("value")),
         )
         for value in (
             *(value for key, value in base.keys.items() if key[0] == "config"),
@@ -245,7 +245,7 @@ def _configs(evidence: Evidence, log: Sequence[LogRecord], base: Image) -> Itera
         for resource, configs in sorted(read.configs.items()):
             kind, _, name = resource.partition(":")
             for config, text in sorted(configs.items()):
-                shown = (_RESOURCES.get(kind), name, config, text)
+                shown = (_RESOURCES.get(kind), name, config, _plain(text))
                 if not config.startswith(CELLS) and shown not in held:
                     said = (
                         f"{node} served {config!r} of {resource!r} as "
@@ -254,7 +254,11 @@ def _configs(evidence: Evidence, log: Sequence[LogRecord], base: Image) -> Itera
                     yield anomaly("read-differs", said, node=node, key=f"{resource}.{config}")
 
 
-_RESOURCES: Final = {"topic": 2, "broker": 4}
+_RESOURCES: Final = {"topic": 2, "broker": 4, "client-metrics": 16}
+
+
+def _plain(text: object) -> str:
+    return "".join(str(text).split()).lower()
 
 
 def _text(state: object) -> str:

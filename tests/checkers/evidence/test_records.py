@@ -103,6 +103,14 @@ def test_what_was_refused_is_not_in_the_log_and_what_is_unknown_may_be(workload,
     assert judged(workload, changed, records) == expected
 
 
+@pytest.mark.parametrize(("served", "status"), [("true", OK), ("1", FAIL), (" TRUE", OK)])
+def test_a_configuration_that_a_node_serves_is_in_the_log(served, status):
+    operations, records = HOLD["register"]
+    configs = {"broker:": {REGISTER + "k": "v", "b": served}}
+    found = judged("register", operations, [*records, cell(2, "b", "True")], configs=configs)
+    assert found[1] == (set() if status is OK else {"read-differs"})
+
+
 @pytest.mark.parametrize(
     ("workload", "f", "prefix", "second"),
     [("register", "write", REGISTER, "w"), ("append", "append", LIST, "v,w")],
