@@ -13,6 +13,7 @@ from harness.sim.broker_view import differences
 from harness.sim.replica_sight import _knows_epoch
 from harness.sim.what_ifs import WhatIfs
 from tests.cluster.node.broker.cluster_of_brokers import TWO_DIRECTORIES, Brokers
+from workloads.data.wrong_requests import WRONG
 
 JUDGES = (ClusterDescribed, WrongRefused, StateDecides)
 TIMES = 60
@@ -76,6 +77,16 @@ def judged(brokers, mutant):
 )
 def test_a_controller_would_do_what_its_state_decides(brokers, place, found):
     assert judged(brokers, place and f"X:controller.{place}") == found
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_request_that_is_wrong_anywhere_is_refused_as_kafka_refuses_it(brokers, what):
+    watcher, name, wrong = Watcher(among=JUDGES), brokers.quorum.elect(), WRONG[what]
+    node = brokers.quorum.node(name)
+    by = node, node.controller.image.state, wrong.is_of_broker
+    asking = WhatIfs(SimpleNamespace(scheduler=IDLE), watcher)
+    asking._decide(name, "refusal", (what, wrong.request, wrong.errors), by)
+    assert watcher.violations == []
 
 
 @pytest.mark.parametrize(

@@ -102,14 +102,6 @@ def test_what_does_not_exist_is_reported(asked):
     assert outcomes(reply) == {asked: ErrorCode.unknown_topic_or_partition}
 
 
-def test_an_unknown_election_type_is_refused_as_a_whole():
-    cluster = Brokers(1)
-    cluster.topic(1)
-    reply = cluster.node.call(elect(7, ("t", 0)))
-    assert reply.error_code == ErrorCode.invalid_request
-    assert outcomes(reply) == {("t", 0): ErrorCode.invalid_request}
-
-
 def test_only_the_active_controller_elects():
     reply = Node().call(elect(PREFERRED, ("t", 0)))
     assert reply.error_code == ErrorCode.not_controller

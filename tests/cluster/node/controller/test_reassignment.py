@@ -161,21 +161,6 @@ def test_cancelling_loses_records_only_where_the_topic_allows_it(unclean):
         assert world.now == before
 
 
-@pytest.mark.parametrize(
-    ("target", "error"),
-    [
-        ((), ErrorCode.invalid_replica_assignment),
-        ((1, 1), ErrorCode.invalid_replica_assignment),
-        ((1, 9), ErrorCode.invalid_replica_assignment),
-    ],
-)
-def test_an_impossible_target_is_refused(target, error):
-    world = World(1, 2)
-    before = world.now
-    assert world.ask(target) == error
-    assert world.now == before
-
-
 def test_the_replication_factor_changes_only_when_that_is_allowed():
     world = World(1, 2, 3)
     assert world.ask((1, 2, 3), resize=False) == ErrorCode.invalid_replication_factor
