@@ -137,7 +137,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         *circles(parts.transactions, parts.dirty),
         *uncommitted_anomalies(parts),
         *hanging_transactions(parts, open_ms),
-        *offset_anomalies(parts.commits, operations),
+        *offset_anomalies(parts.commits, operations, run.notes),
     ]
     if cancelled():
         return _unknown(operations, "cancelled")

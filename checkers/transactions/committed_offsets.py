@@ -7,8 +7,9 @@ unique in the run. So each lookup must show the offset of a transaction that may
 none that is behind: of two transactions that committed, where the second began when the first was
 done, the first one's offset is not seen any more once the second is done.
 
-One that ended in `info` may have committed, at any time until a lookup shows it. O(lookups x
-commits of a key).
+One that ended in `info` may have committed, at any time until a lookup shows it. A coordinator that
+a fault stopped or cut off answers until it knows that it was deposed, and may be behind.
+O(lookups x commits of a key).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from checkers.history import INFINITY_NS, EventType, HistoryError, Operation, seconds
+from checkers.history import INFINITY_NS, Event, EventType, HistoryError, Operation, seconds
+from checkers.runs.faults import HEAL, FaultSpan, active_between, fault_spans, phases
 from checkers.verdict import Anomaly, anomaly
 from porcupine_py.values import is_list
 
@@ -24,6 +26,10 @@ COMMIT = "commit"
 OFFSETS = "offsets"
 """Name of the step, and of the operation."""
 NONE_COMMITTED = -1
+_DEPOSING = frozenset({"pause", "partition", "loss", "delay", "bandwidth", "hold"})
+"""Faults that keep from a node, which lives, that another one coordinates."""
+_UNAWARE_NS = 10_000_000_000
+"""For so long behind them: it has to hear of the metadata since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +79,15 @@ def lookups_of(operations: Sequence[Operation]) -> Iterator[tuple[str, int, Oper
             yield str(step[1]), step[2], operation
 
 
-def offset_anomalies(commits: Commits, operations: Sequence[Operation]) -> Iterator[Anomaly]:
-    """Find lookups that show what was aborted, what is behind, or what nobody committed."""
+def offset_anomalies(
+    commits: Commits, operations: Sequence[Operation], notes: Sequence[Event]
+) -> Iterator[Anomaly]:
+    """Find lookups that show what was aborted, what is behind, or what nobody committed.
+
+    `notes` of the nemesis say who may have been deposed.
+    """
+    faults = [span for span in fault_spans(notes) if span.fault in _DEPOSING]
+    heal_ns = dict(phases(notes)).get(HEAL, INFINITY_NS)
     by_offset = {(key, commit.offset): commit for key, group in commits.items() for commit in group}
     reported: set[tuple[str, str]] = set()
     lookups = sorted(lookups_of(operations), key=lambda each: each[2].complete_ns)
@@ -87,6 +100,9 @@ def offset_anomalies(commits: Commits, operations: Sequence[Operation]) -> Itera
         kind, why, other = _judge(group, shown, offset, lookup, done_ns.get((key, offset), -1))
         if not kind or (key, kind) in reported:
             continue
+        may_lag = lookup.invoke_ns < heal_ns and _is_deposed(lookup, faults)
+        if kind == "lost-offset" and may_lag:
+            continue
         reported.add((key, kind))
         shows = "no offset" if offset == NONE_COMMITTED else f"offset {offset}"
         what = (
@@ -94,6 +110,13 @@ def offset_anomalies(commits: Commits, operations: Sequence[Operation]) -> Itera
             f"(operation {lookup.index}), {why}"
         )
         yield anomaly(kind, what, lookup, *((other.operation,) if other else ()))
+
+
+def _is_deposed(lookup: Operation, faults: Sequence[FaultSpan]) -> bool:
+    """Whether the node that answered may have been cut off, or stopped, a moment before."""
+    begin_ns = lookup.invoke_ns - _UNAWARE_NS
+    active = active_between(faults, begin_ns, lookup.complete_ns)
+    return any(lookup.node in fault.targets for fault in active)
 
 
 def _judge(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from checkers import Status
-from checkers.history import EventType
+from checkers.history import NEMESIS, Event, EventType
 from checkers.registry import CheckError, CheckSpec, RunInput, find_check
 from checkers.transactions.atomic_appends import check
 from tests.checkers.histories import op
@@ -132,6 +132,28 @@ def test_an_offset_without_an_answer_counts_from_when_it_is_seen(early, last, fo
         history.txn(c("x", 3), a("x", 3))
     history.end(x=(1,) if last == 1 else (1, 3)).add("offsets", ["r", "x", last])
     assert judged(history) == found
+
+
+@pytest.mark.parametrize(
+    ("fault", "target", "heal", "found"),
+    [
+        ("partition", "n1", 99, PASS),
+        ("partition", "n2", 99, failed("lost-offset")),
+        ("kill", "n1", 99, failed("lost-offset")),
+        ("partition", "n1", 4, failed("lost-offset")),  # by then every node knows who coordinates
+    ],
+)
+def test_a_coordinator_that_was_cut_off_may_show_what_was_before(fault, target, heal, found):
+    history = History().txn(c("x", 1), a("x", 1)).txn(c("x", 2), a("x", 2))
+    history.add("offsets", ["r", "x", 1], node="n1")
+    history.end(x=(1, 2)).add("offsets", ["r", "x", 2])
+    value = {"phase": "inject", "targets": [target], "verified": True}
+    notes = [
+        Event(0, 0, NEMESIS, OK, fault, value=value),
+        Event(1, heal, NEMESIS, OK, "phase", value={"name": "heal"}),
+    ]
+    result = check(RunInput(notes, history.operations), {})
+    assert (result.status, {anomaly["kind"] for anomaly in result.anomalies}) == found
 
 
 def test_an_offset_that_nobody_looked_up_in_the_end_is_unknown():
