@@ -280,25 +280,6 @@ def test_only_the_epoch_that_the_controller_has_is_a_clean_shutdown(previous):
     assert cluster.partition(topic).elr == ((2, 3) if previous == "own" else (3,))
 
 
-@pytest.mark.parametrize(
-    ("request_", "error"),
-    [
-        (update(ELR, 1), ErrorCode.none),
-        (update(ELR, 2), ErrorCode.invalid_update_version),
-        (update(ELR, -1), ErrorCode.invalid_update_version),
-        (update(ELR, 1, 2), ErrorCode.invalid_update_version),
-        (update(ELR, 1, 0), ErrorCode.invalid_update_version),
-        (update(ELR, 1, 4), ErrorCode.invalid_update_version),
-        (update("f", 1), ErrorCode.invalid_update_version),
-        (update("kraft.version", 1), ErrorCode.invalid_update_version),
-        (update("metadata.version", 30), ErrorCode.none),
-        (update("metadata.version", 29, 2), ErrorCode.invalid_update_version),
-    ],
-)
-def test_features_are_updated_within_what_is_supported(request_, error):
-    assert Brokers(1).node.call(request_).error_code == error
-
-
 def test_a_downgrade_of_elr_says_so_and_clears_it():
     cluster, topic = elr_cluster()
     cluster.alter(topic, (1,))

@@ -24,7 +24,7 @@ from cluster.node.protocol.messages import (
     ControllerRegistrationFeature,
     ControllerRegistrationRequest,
 )
-from tests.cluster.node.controller.brokers import ALL, ELR, Brokers, feature, register, update
+from tests.cluster.node.controller.brokers import ALL, ELR, Brokers, register, update
 from tests.cluster.node.controller.fakes import CLUSTER, active
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
@@ -151,6 +151,7 @@ def test_a_cluster_is_upgraded_level_by_level_but_30_is_the_way_of_no_return():
         (update("metadata.version", 24, SAFE), "Local controller only supports versions 25-30"),
         (update("metadata.version", 31), "Local controller only supports versions 25-30"),
         (update("nonsense", 1), "Local controller does not support this feature."),
+        (update("kraft.version", 1), "Local controller does not support this feature."),
         (update("share.version", -1), "A feature version cannot be less than 0."),
         (
             update("group.version", 0),
@@ -178,6 +179,8 @@ def test_a_feature_of_coordinators_is_lowered_and_raised():
     assert levels(node)["transaction.version"] == 1
     assert node.call(update("transaction.version", 0, UNSAFE)).error_code is ErrorCode.none
     assert "transaction.version" not in levels(node)
+    answer = node.call(update("transaction.version", 2, SAFE))
+    assert answer.error_message.endswith("Can't downgrade to a newer version.")
     assert node.call(update("transaction.version", 2)).error_code is ErrorCode.none
     assert levels(node)["transaction.version"] == 2
 
@@ -234,8 +237,3 @@ def test_a_change_of_a_registration_is_written_in_the_lowest_version_that_holds_
 ):
     record = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=2, **changes)
     assert record_version(record, 30) == version
-
-
-def test_a_broker_must_know_every_feature_in_force():
-    answer = active().call(register(1, features=(feature(), feature(ELR, 0, 1))))
-    assert answer.error_code is ErrorCode.unsupported_version

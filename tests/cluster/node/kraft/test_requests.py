@@ -88,15 +88,9 @@ V = ErrorCode
     [
         (vote(cluster_id="other", last_offset=-1), V.none, V.inconsistent_cluster_id),
         (vote(epoch=4, last_offset=-1), V.invalid_request, V.none),
-        (vote(last_offset_epoch=-1), V.invalid_request, V.none),
-        (vote(last_offset_epoch=5), V.invalid_request, V.none),
-        (vote(last_offset_epoch=6, pre_vote=True), V.invalid_request, V.none),
         (vote(last_offset_epoch=5, pre_vote=True), V.none, V.none),
         (vote(epoch=4, candidate=-1, last_offset_epoch=3), V.fenced_leader_epoch, V.none),
         (vote(epoch=6, candidate=-1), V.invalid_request, V.none),
-        (vote(candidate=3), V.invalid_request, V.none),
-        (vote(voter_id=2), V.invalid_voter_key, V.none),
-        (vote(voter_directory_id=directory(2)), V.invalid_voter_key, V.none),
         (vote(voter_directory_id=directory(3)), V.none, V.none),
         (vote(cluster_id=None, voter_id=-1), V.none, V.none),
         (vote(candidate=77), V.none, V.none),
@@ -137,8 +131,6 @@ def test_a_vote_is_durable_when_it_is_answered():
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
-        (begin(epoch=4), V.fenced_leader_epoch),
-        (begin(leader=-1), V.invalid_request),
         (begin(epoch=4, leader=-1), V.fenced_leader_epoch),
         (begin(), V.none),
         (begin(epoch=7), V.none),
@@ -213,15 +205,6 @@ def test_the_better_the_successor_the_sooner_it_stands(candidates, backoff_ms):
         assert node.state.fetch_deadline_ms == now_ms + backoff_ms
 
 
-@pytest.mark.parametrize(
-    ("request_", "error"),
-    [(end(epoch=4), V.fenced_leader_epoch), (end(leader=-1), V.invalid_request), (end(), V.none)],
-)
-def test_end_quorum_epoch_is_checked_in_kafkas_order(request_, error):
-    world, node = voter_in_epoch_5()
-    assert ask(world, node, request_).error is error
-
-
 def test_a_replica_that_does_not_lead_names_the_leader():
     world, leader = led()
     follower = next(n for n in world.nodes.values() if n is not leader)
@@ -283,22 +266,6 @@ def test_parked_fetches_end_with_the_leadership():
     assert [answer.error for answer in answers] == [V.not_leader_or_follower]
 
 
-def test_there_is_no_snapshot_to_fetch():
-    world, leader = led()
-    epoch = leader.state.epoch
-
-    def snapshot(**fields):
-        values = {"cluster_id": "cluster", "replica_id": 9, "replica_directory_id": NOWHERE,
-                  "current_leader_epoch": epoch, "snapshot_id": raft.OffsetAndEpoch(0, 0),
-                  "position": 0, "max_bytes": 10}  # fmt: skip
-        return ask(world, leader, raft.FetchSnapshotRequest(**{**values, **fields}))
-
-    assert snapshot().error is V.snapshot_not_found
-    assert snapshot(current_leader_epoch=epoch - 1).error is V.fenced_leader_epoch
-    assert snapshot(current_leader_epoch=epoch + 1).error is V.unknown_leader_epoch
-    assert snapshot(cluster_id="other").top_level_error is V.inconsistent_cluster_id
-
-
 @pytest.mark.slow
 def test_the_leader_describes_the_quorum():
     world, leader = led()
@@ -314,13 +281,6 @@ def test_the_leader_describes_the_quorum():
         (i, answer.high_watermark) for i in world.ids
     ]
     assert all(v.last_caught_up_timestamp_ms > 0 for v in answer.voters)
-
-
-def test_a_replica_that_does_not_lead_describes_nothing():
-    world, leader = led()
-    follower = next(n for n in world.nodes.values() if n is not leader)
-    answer = ask(world, follower, raft.DescribeQuorumRequest())
-    assert (answer.error, answer.leader_id) == (V.not_leader_or_follower, leader.node_id)
 
 
 @pytest.mark.slow

@@ -143,31 +143,6 @@ def test_pieces_make_the_snapshot():
     assert data == leader.log.read_snapshot(snapshot_id).data
 
 
-@pytest.mark.parametrize(
-    ("changes", "error"),
-    [
-        ({"snapshot_id": OffsetAndEpoch(0, 0)}, ErrorCode.snapshot_not_found),
-        ({"snapshot_id": OffsetAndEpoch(5, 1)}, ErrorCode.snapshot_not_found),
-        ({"position": -1}, ErrorCode.position_out_of_range),
-        ({"position": 1 << 20}, ErrorCode.position_out_of_range),
-        ({"max_bytes": 0}, ErrorCode.invalid_request),
-        ({"current_leader_epoch": 0}, ErrorCode.fenced_leader_epoch),
-        ({"current_leader_epoch": 99}, ErrorCode.unknown_leader_epoch),
-    ],
-)
-def test_wrong_requests_are_answered_with_what_is_wrong(changes, error):
-    world, leader, _ = quorum()
-    snapshot(world, leader)
-    assert ask(leader, **changes).error is error
-
-
-def test_another_cluster_and_a_follower_get_no_snapshot():
-    world, leader, (follower, _) = quorum()
-    snapshot(world, leader)
-    assert ask(leader, cluster_id="other").top_level_error is ErrorCode.inconsistent_cluster_id
-    assert ask(follower).error is ErrorCode.not_leader_or_follower
-
-
 @pytest.mark.parametrize("piece_bytes", [50, 1 << 20])
 def test_a_wiped_follower_loads_a_snapshot_and_goes_on(piece_bytes):
     world, leader, (follower, _) = quorum(fetch_snapshot_max_bytes=piece_bytes)

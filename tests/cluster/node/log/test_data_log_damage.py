@@ -37,7 +37,7 @@ def written(*, clean: bool, index_interval: int = 150) -> tuple[Folder, list[byt
     return folder, all_batches, log.recovery_point
 
 
-def check(folder: Folder, batches: list[bytes], durable: int, *, start_may_shrink: bool = False):
+def check(folder: Folder, batches: list[bytes], durable: int):
     """Open and read everything, at every offset; returns whether it was refused."""
     folder.failures.clear()
     directory = folder.try_open()

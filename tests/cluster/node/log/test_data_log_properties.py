@@ -49,7 +49,6 @@ class DataLogMachine(RuleBasedStateMachine):
         self.abandoned: list[list[bytes]] = []
         self.durable = 0
         self.epoch = 0
-        self.deleted_below = 0
 
     @property
     def end(self) -> int:
