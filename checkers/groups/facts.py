@@ -42,11 +42,6 @@ class Join:
     """Partition -> offset as its coordinator showed it, or -1; empty where it is not certain that
     this was the latest."""
 
-    @property
-    def index(self) -> int:
-        """That of its operation."""
-        return self.operation.index
-
 
 @dataclass(frozen=True, slots=True)
 class Commit:
@@ -55,11 +50,6 @@ class Commit:
     operation: Operation
     member: Member
     offsets: Mapping[str, int]
-
-    @property
-    def index(self) -> int:
-        """That of its operation."""
-        return self.operation.index
 
     @property
     def is_ok(self) -> bool:

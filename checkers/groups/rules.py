@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
-from typing import Any
 
 from checkers.groups.facts import Commit, GroupFacts, Join, Member
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
@@ -113,17 +114,13 @@ class _Latest:
     @classmethod
     def of(cls, joins: Iterable[Join]) -> _Latest:
         ordered = sorted(joins, key=lambda join: join.operation.complete_ns)
-        highest = accumulate(ordered, _higher)
+        highest = accumulate(ordered, partial(max, key=lambda join: join.member.generation))
         return cls([join.operation.complete_ns for join in ordered], list(highest))
 
     def before(self, time_ns: int) -> Join | None:
         """Return it; None: none had ended."""
         count = bisect_left(self.ends_ns, time_ns)
         return self.highest[count - 1] if count else None
-
-
-def _higher(a: Join, b: Join) -> Join:
-    return b if b.member.generation > a.member.generation else a
 
 
 def two_owners(facts: GroupFacts) -> Iterator[Anomaly]:
@@ -137,7 +134,7 @@ def two_owners(facts: GroupFacts) -> Iterator[Anomaly]:
                     f"in generation {join.member.generation} {partition} was given to "
                     f"{_name(other.member)} and to {_name(join.member)}"
                 )
-                yield anomaly("two-owners", what, other, join, key=partition)
+                yield anomaly("two-owners", what, other.operation, join.operation, key=partition)
 
 
 def fenced_commits(facts: GroupFacts, *, classic: bool) -> Iterator[Anomaly]:
@@ -160,18 +157,16 @@ def fenced_commits(facts: GroupFacts, *, classic: bool) -> Iterator[Anomaly]:
         else:
             found = (latest[of].before(began_ns) for of in commit.offsets if of in latest)
             others = [other for other in found if other and not other.member.is_same(member)]
-        for other in others if successor is None else ():
-            if other is not None and other.member.generation > member.generation:
-                successor = other
-                break
+        later = (join for join in others if join and join.member.generation > member.generation)
+        successor = successor or next(later, None)
         if successor is not None:
             what = (
                 f"{_name(member)} committed {_offsets(commit)} at {seconds(began_ns)} (operation "
-                f"{commit.index}) and was acknowledged, after {_name(successor.member)} had been "
-                f"given {', '.join(successor.partitions) or 'no partition'} at "
+                f"{commit.operation.index}) and was acknowledged, after {_name(successor.member)} "
+                f"had been given {', '.join(successor.partitions) or 'no partition'} at "
                 f"{seconds(successor.operation.complete_ns)}"
             )
-            yield anomaly("fenced-commit", what, commit, successor)
+            yield anomaly("fenced-commit", what, commit.operation, successor.operation)
 
 
 def _successor(
@@ -206,9 +201,9 @@ def generations_back(facts: GroupFacts) -> Iterator[Anomaly]:
         if other is not None and other.member.generation > join.member.generation:
             what = (
                 f"{_name(join.member)} joined at {seconds(join.operation.invoke_ns)} (operation "
-                f"{join.index}), after {_name(other.member)} had joined"
+                f"{join.operation.index}), after {_name(other.member)} had joined"
             )
-            yield anomaly("generation-back", what, other, join)
+            yield anomaly("generation-back", what, other.operation, join.operation)
 
 
 # -- what was processed ----------------------------------------------------------------------------
@@ -218,11 +213,12 @@ def skipped_records(facts: GroupFacts) -> Iterator[Anomaly]:
     """Find commits above a record that no member had processed: one for each partition."""
     found: set[str] = set()
     late = {
-        partition: list(
-            accumulate(
-                (facts.processed_ns.get((partition, value)) for _, value, _ in records), _later
+        partition: [
+            *accumulate(
+                (facts.processed_ns.get((partition, value), math.inf) for _, value, _ in records),
+                max,
             )
-        )
+        ]
         for partition, records in facts.sent.items()
     }
     offsets = {key: [offset for offset, _, _ in records] for key, records in facts.sent.items()}
@@ -231,30 +227,21 @@ def skipped_records(facts: GroupFacts) -> Iterator[Anomaly]:
             count = bisect_left(offsets.get(partition, ()), offset)
             if partition in found or not count:
                 continue
-            done_ns = late[partition][count - 1]
-            if done_ns is not None and done_ns <= commit.operation.invoke_ns:
+            began_ns = commit.operation.invoke_ns
+            if late[partition][count - 1] <= began_ns:
                 continue
             found.add(partition)
             at, value, send = next(
                 record
                 for record in facts.sent[partition]
-                if not _is_before(facts, partition, record[1], commit.operation.invoke_ns)
+                if facts.processed_ns.get((partition, record[1]), math.inf) > began_ns
             )
             what = (
                 f"{_name(commit.member)} committed {offset} of {partition} (operation "
-                f"{commit.index}), and no member had processed {show(value)} at offset {at}"
+                f"{commit.operation.index}), and no member had processed {show(value)} at offset "
+                f"{at}"
             )
-            yield anomaly("skipped", what, send, commit, key=partition)
-
-
-def _is_before(facts: GroupFacts, partition: str, value: Any, time_ns: int) -> bool:
-    done_ns = facts.processed_ns.get((partition, value))
-    return done_ns is not None and done_ns <= time_ns
-
-
-def _later(a: int | None, b: int | None) -> int | None:
-    """Return the later of two times; None is never."""
-    return None if a is None or b is None else max(a, b)
+            yield anomaly("skipped", what, send, commit.operation, key=partition)
 
 
 def _name(member: Member) -> str:

@@ -86,13 +86,15 @@ def check_key(
     if options.get("model") == "topics":
         known = _creations(known)
     versions = _versions(known)
-    if versions is None or cancelled():
+    per_node = bool(options.get("per_node"))
+    nameless = any(o.node is None and o.type is EventType.OK for o in known if per_node)
+    if versions is None or nameless or cancelled():
         why = "a value was written twice, or there are other functions than read and write"
-        reason = "cancelled" if versions is not None else why
+        reason = "not every answer names its node" if nameless else "cancelled"
+        reason = why if versions is None else reason
         return CheckResult(NAME, Status.UNKNOWN, reason, key=key, operations=len(operations))
     wrong = _phantom(known, versions)
     edges = list(_by_offsets(versions))
-    per_node = bool(options.get("per_node"))
     for session in _sessions(known, per_node=per_node):
         wrong = wrong or _read_before_own_write(session, versions)
         edges += [e for e in _demands(session, versions, asked) if e.kind in asked]
