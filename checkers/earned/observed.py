@@ -18,6 +18,7 @@ from checkers.earned.base import (
     under_exercised,
     unknown,
 )
+from checkers.guarantees import sessions
 from checkers.nodes import agreement, durability
 from checkers.runs import answers, exercised, monitor, statistics
 from checkers.runs.faults import HEAL
@@ -36,6 +37,8 @@ BLIND = frozenset(
 _TRANSACTION = "txn"
 _READS = frozenset({"r", "read"})
 _STEPS = _READS | {"w", "write", "append"}
+_EMPTY: tuple[object, ...] = (None, [], ())
+"""What reads of a register, or of a list, show that was never written."""
 
 
 def service_share(judged: Judged) -> Outcome:
@@ -64,7 +67,8 @@ def observations(judged: Judged) -> Outcome:
     What only writes, or whose every read failed, fits any system. One observation is enough unless
     more is asked for, as the smallest histories of the literature have no more. Of a metadata
     quorum the final reads show what was written. What read nothing shows where it stands, by real
-    time, before a write: at weaker levels so would the reads of a system that keeps nothing.
+    time, before a write: at weaker levels, and to sessions, so would the reads of a system that
+    keeps nothing.
     """
     if judged.plan is not None and {agreement.NAME, durability.NAME} & set(judged.wanted):
         return not_applicable("final reads show the state")
@@ -74,6 +78,8 @@ def observations(judged: Judged) -> Outcome:
     shown: Mapping[str, Any] = {} if isolation is None else isolation.statistics
     strict = "strict-serializable" in shown.get("strongest_satisfied", ())
     seen = ok & observes(tried, nothing=strict and shown["edges"] > 0)
+    if judged.check(sessions.NAME) is not None:
+        seen &= tried.output != 0
     for found, least, what in (
         (int(ok.sum()), floor.ok, "operations were ok"),
         (int(seen.sum()), floor.reads, "operations that were ok observed something"),
@@ -96,7 +102,7 @@ def observes(tried: Columns, *, nothing: bool) -> NDArray[np.bool_]:
         if any(asked) or name == _TRANSACTION:
             for row in rows.tolist():
                 steps = _steps(tried.values[tried.output[row]])
-                found[row] = any(f in _READS and (nothing or v is not None) for f, _, v in steps)
+                found[row] = any(f in _READS and (nothing or v not in _EMPTY) for f, _, v in steps)
     return found
 
 

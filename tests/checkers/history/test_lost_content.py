@@ -337,6 +337,25 @@ def test_a_transaction_that_read_nothing_shows_that_it_was_before_a_write(
     assert kraftprobe("check", written(edn(*rows)), "--model", model, *options).exit_code == code
 
 
+@pytest.mark.parametrize(
+    ("shown", "level", "code"),
+    [("[]", "serializable", 4), ("[]", "strict-serializable", 1), ("[1]", "serializable", 0)],
+)
+def test_lists_that_are_always_empty_are_those_of_a_store_that_keeps_nothing(
+    written, shown, level, code
+):
+    append = (0, "txn", "[[:append :x 1]]", "[[:append :x 1]]")
+    path = written(edn(append, (1, "txn", "[[:r :x nil]]", f"[[:r :x {shown}]]")))
+    options = ["--model", "transactions-list-append", "--consistency", level]
+    assert kraftprobe("check", path, *options).exit_code == code
+
+
+@pytest.mark.parametrize(("shown", "code"), [("nil", 4), ("1", 0)])
+def test_sessions_that_read_nothing_are_those_of_a_store_that_keeps_nothing(written, shown, code):
+    path = written(edn((0, "write", 1, 1), (1, "read", "nil", shown)))
+    assert kraftprobe("check", path, "--model", "sessions", "--nil-reads").exit_code == code
+
+
 @pytest.mark.parametrize("value", ["0", '""', "false", "[]"])
 def test_a_value_without_a_key_is_refused_in_a_long_file_as_well(written, value):
     many = edn(*[(0, "write", f"[:k {i}]", f"[:k {i}]") for i in range(900)])
