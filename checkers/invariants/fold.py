@@ -24,7 +24,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, dataclass_transform
+from typing import ClassVar, cast, dataclass_transform
 
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields, Sight
@@ -72,11 +72,9 @@ class Invariant:
         if "__annotations__" in vars(cls):  # it has fields: each class that is made so takes time
             dataclass(eq=False, repr=False)(cls)
 
-    @property
-    def sight(self) -> Sight:
+    def __post_init__(self) -> None:
+        self.sight = cast("Sight", self.quorum.sight)
         """What a simulated world shows, for those that are judged there alone."""
-        assert self.quorum.sight is not None, "no stored run has it"
-        return self.quorum.sight
 
 
 def rules_of(module: str) -> tuple[type[Invariant], ...]:

@@ -140,7 +140,7 @@ class Watch(Followed):
         """Node -> its trace events except the everyday ones."""
         world.on_start.append(lambda process: self.note_start(process.name))
         world.on_end.append(lambda process: self.note_end(process.name))
-        world.observers.append(self._on_event)
+        world.observe(self._on_event)
 
     async def follow(self) -> None:
         """Do nothing: the world calls the observers."""

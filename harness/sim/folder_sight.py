@@ -66,12 +66,12 @@ class FolderWatch:
         """Snapshots of producers that were there when a log was opened, or looked at."""
         self._skews_ms: dict[str, float] = {}
         """By how much wall clocks were ahead at most: by them producers are forgotten."""
-        world.observers.append(self._observe)
+        world.observe(self._observe, *_USED, *_CUT)
         world.scheduler.call_later(_LOOK_MS, self._look)
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
         manager = replicas_of(process)
-        if event not in (*_USED, *_CUT) or manager is None:
+        if manager is None:
             return
         at = TopicPartition(fields["topic"], fields["partition"])
         is_first = (process.name, process.incarnation) not in self._opened

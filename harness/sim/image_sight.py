@@ -81,16 +81,15 @@ class ImageWatch:
         """By node and incarnation: where its image ended as it claimed to be the controller."""
         self._appends: dict[tuple[str, int], int] = {}
         """By node and incarnation: appends of its controller that could find partitions."""
-        world.observers.append(self._observe)
+        world.observe(self._observe)
 
     def _look_at_publication(self, process: Incarnation, node: Node) -> None:
         """Show the first publication of an incarnation, if there was none at the event before."""
-        loader, reported = node.controller.loader, node.raft.reported_high_watermark
         at = process.name, process.incarnation
-        if not loader.is_published:
-            self._heard[at] = reported
+        if not node.controller.loader.is_published:
+            self._heard[at] = node.raft.reported_high_watermark
         elif at in self._heard:
-            heard = self._heard.pop(at)
+            heard, reported = self._heard.pop(at), node.raft.reported_high_watermark
             shown = {"offset": node.controller.image.offset, "high_watermark": heard}
             if heard is not None or reported is None:  # else it heard of one since
                 self._watcher.take(process.name, "published", shown)

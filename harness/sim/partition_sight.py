@@ -58,7 +58,7 @@ class PartitionWatch:
         self._asked: dict[int, tuple[AlterPartitionRequest, dict[PartitionKey, int]]] = {}
         """By broker: its last request, and the partition epochs that were committed by then."""
         world.mesh.on_ask[FetchRequest].append(self._look_at_fetch_sent)
-        world.observers.append(self._observe)
+        world.observe(self._observe, *_OF_REPLICAS)
         for kind in (AlterPartitionRequest, FetchRequest, ProduceRequest):
             world.mesh.on_serve[kind].append(self._serve)
         for judged in (AlterPartitionRequest, DeleteRecordsRequest, ProduceRequest):
@@ -122,8 +122,6 @@ class PartitionWatch:
                 self._watcher.take(name, "fetch-sent", shown)
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
-        if event not in _OF_REPLICAS:
-            return
         topic, index = fields["topic"], fields["partition"]
         self._look_at_registration(process, TopicPartition(topic, index))
         at = (process.name, process.incarnation), topic, index

@@ -246,7 +246,7 @@ class _DrawnWorld:
         self.player = player
         self.watch.listeners.append(self.observer.on_event)
         self.backend.world.on_end.append(self._judge_end)
-        self.backend.world.observers.append(self._observe)
+        self.backend.world.observe(self._observe, "log-directory-offline")
 
     def note_violation(self, name: str, explanation: str, *causes: str) -> None:
         self.violations.add(Violation(name, explanation, causes))
@@ -329,7 +329,8 @@ class _DrawnWorld:
         )
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
-        if event == "log-directory-offline" and not _is_failing(process, fields["log_dir"]):
+        del event
+        if not _is_failing(process, fields["log_dir"]):
             lost = Death(process.name, process.incarnation, 0, (fields["reason"],))
             self.timers.call_later(0, lambda: self._judge_lost(process, fields["log_dir"], lost))
 

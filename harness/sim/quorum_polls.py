@@ -29,6 +29,7 @@ from cluster.node.kraft_version import KRAFT_VERSION
 from cluster.node.protocol.messages import UpdateFeaturesRequest
 from harness.sim.wrong_quorum_requests import WRONG
 
+_DESCRIBE: Final = DescribeQuorumRequest()
 _EVERY_MS: Final = 20.0
 
 
@@ -58,25 +59,25 @@ class QuorumPolls:
         self._world.scheduler.call_later(_EVERY_MS, self._ask_all)
 
     def _ask(self, host: SimNode, node: Node) -> None:
-        answers = _answers(node.raft, node.raft.handle, DescribeQuorumRequest())
+        answers = _answers(node.raft, node.raft.handle, _DESCRIBE)
         if not answers:
             return
         (answer,), core = answers, node.raft._core
-        rows = {node_name(row.replica_id): row for row in answer.voters}
-        shown = {
-            "leads": answer.error is ErrorCode.none,
-            "leader_id": answer.leader_id,
-            "epoch": answer.leader_epoch,
-            "high_watermark": answer.high_watermark,
-            "voters": {voter: str(row.directory_id) for voter, row in rows.items()},
-            "ends": {voter: row.log_end_offset for voter, row in rows.items()},
-            "fetched_ms": {voter: row.last_fetch_timestamp_ms for voter, row in rows.items()},
-            "log_start": core.log.start_offset,  # as Fetch would show
-            "timeout_ms": core.config.check_quorum_timeout_ms,
-            "wall_ms": host.clock.wall_ms(),
-            "at_ms": self._world.scheduler.now_ms,
-            "every_ms": _EVERY_MS,
-        }
+        leads = answer.error is ErrorCode.none
+        shown = {"leads": leads, "leader_id": answer.leader_id, "epoch": answer.leader_epoch}
+        if leads:
+            rows = {node_name(row.replica_id): row for row in answer.voters}
+            shown |= {
+                "high_watermark": answer.high_watermark,
+                "voters": {voter: str(row.directory_id) for voter, row in rows.items()},
+                "ends": {voter: row.log_end_offset for voter, row in rows.items()},
+                "fetched_ms": {voter: row.last_fetch_timestamp_ms for voter, row in rows.items()},
+                "log_start": core.log.start_offset,  # as Fetch would show
+                "timeout_ms": core.config.check_quorum_timeout_ms,
+                "wall_ms": host.clock.wall_ms(),
+                "at_ms": self._world.scheduler.now_ms,
+                "every_ms": _EVERY_MS,
+            }
         self._watcher.take(host.name, "quorum-answer", shown)
 
     def _ask_wrong(self, host: SimNode, node: Node, what: str) -> None:

@@ -80,15 +80,15 @@ class ReplicaWatch:
         """What brokers have asked controllers for last, and have no answer to."""
         self._behind: dict[tuple[Process, PartitionKey, int], dict[int, _Behind]] = {}
         """By process, partition and leader epoch."""
-        world.observers.append(self._observe)
+        world.observe(self._observe, _FOLLOWS)
         world.mesh.on_ask[AlterPartitionRequest].append(self._ask)
         world.mesh.on_answer[AlterPartitionRequest].append(self._answer)
         for kind in (AlterPartitionRequest, FetchRequest, ProduceRequest):
             world.mesh.on_serve[kind].append(self._serve)
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
-        if event == _FOLLOWS:
-            self._heard.pop((_id(process), fields["topic"], fields["partition"]), None)
+        del event
+        self._heard.pop((_id(process), fields["topic"], fields["partition"]), None)
 
     def _ask(self, name: str, message: object) -> None:
         process = self._nodes[name].process

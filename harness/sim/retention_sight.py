@@ -59,14 +59,13 @@ class RetentionWatch:
         """By node and incarnation: its logs at the last look."""
         self._asked: set[tuple[str, int]] = set()
         """Partitions of which records were to be deleted."""
-        world.observers.append(self._observe)
+        world.observe(self._observe, *_CUT)
         world.mesh.on_serve[DeleteRecordsRequest].append(self._hear)
         world.scheduler.call_later(_LOOK_MS, self._look)
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
-        del fields
-        if event in _CUT:
-            self._held.pop((process.name, process.incarnation), None)
+        del event, fields
+        self._held.pop((process.name, process.incarnation), None)
 
     def _hear(self, name: str, request: Any) -> None:
         del name

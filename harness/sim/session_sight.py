@@ -29,8 +29,8 @@ from cluster.node.protocol.messages import (
     BrokerRegistrationResponse,
 )
 
-_LOOKS = frozenset({"hw", "ack"})
-_ENDS = frozenset({"start", "renounce"})
+_LOOKS = ("hw", "ack")
+_ENDS = ("start", "renounce")
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class SessionWatch:
         """The metadata offset that a broker has said it knows."""
         self._asked: dict[int, _Asked] = {}
         """The last request of each broker that may change who is registered."""
-        world.observers.append(self._observe)
+        world.observe(self._observe, *_ENDS, "claim", *_LOOKS)
         for kind in (EncodedRequest, BrokerRegistrationRequest, BrokerHeartbeatRequest):
             world.mesh.on_serve[kind].append(self._hear)
             world.mesh.on_answer[kind].append(self._answer)
@@ -261,7 +261,7 @@ class SessionWatch:
         elif event == "claim":
             rate = self._nodes[process.name].clock.rate
             self._claims[process.name] = _Claim(process.monotonic_ms(), rate)
-        elif event in _LOOKS and process.node is not None and process.name in self._claims:
+        elif process.node is not None and process.name in self._claims:
             self._look(process, process.node, self._claims[process.name])
 
     def _look(self, process: Incarnation, node: Node, claim: _Claim) -> None:

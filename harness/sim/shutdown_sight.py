@@ -29,16 +29,16 @@ class ShutdownWatch:
         and whether it had all of its log directories by then."""
         self._marks: dict[str, dict[str, bool]] = {}
         """By broker and log directory: whether it had a mark at the start."""
-        world.observers.append(self._observe)
+        world.observe(self._observe, "broker-state")
         world.on_start.append(self._note_marks)
         world.on_end.append(self._look_at_end)
         world.mesh.on_ask[BrokerRegistrationRequest].append(self._look_at_registration)
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
         """Show a mark that a crash would leave, in a directory that is open."""
-        del fields
+        del event, fields
         manager = replicas_of(process)
-        if event != "broker-state" or manager is None or manager._is_stopped:
+        if manager is None or manager._is_stopped:
             return
         for directory in manager.logs.online:
             if directory.is_open and _has_mark(disk_of(directory)):

@@ -28,6 +28,9 @@ from cluster.node.kraft.quorum.states import Follower, Prospective, Unattached
 
 _ASKED = (VoteRequest, BeginQuorumEpochRequest, FetchRequest, FetchSnapshotRequest)
 """What a node sends in its role, each to a node that it or its trace names."""
+_KINDS: dict[type, str] = {
+    kind: kind.__name__.removesuffix("Request") for kind in (*_ASKED, UpdateVoterRequest)
+}
 
 
 class StandingWatch:
@@ -39,7 +42,7 @@ class StandingWatch:
         self._take = take
         self._fetched: dict[str, int] = {}
         """By node: whom it has just traced to fetch from."""
-        self._asked: dict[str, dict[str, object]] = {}
+        self._asked: dict[str, dict[str, object]] = {name: {} for name in world.nodes}
         """By node and peer: the last request."""
         for kind in _ASKED:
             world.mesh.on_ask[kind].append(self._note_ask)
@@ -47,7 +50,7 @@ class StandingWatch:
         world.mesh.on_answer[UpdateVoterRequest].append(self._note_answer)
         world.mesh.on_serve[VoteRequest].append(self._hear_vote)
         world.mesh.on_reply[VoteRequest].append(self._look_at_vote)
-        world.observers.append(self._observe)
+        world.observe(self._observe, "fetch", "fetch-snapshot", "state")
 
     def _core(self, name: str) -> RaftCore | None:
         """Return a node's raft layer; None: it does no more, or is another program."""
@@ -60,10 +63,9 @@ class StandingWatch:
             self._take(name, "vote-asked", {})
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
-        if event in ("fetch", "fetch-snapshot"):
+        if event != "state":
             self._fetched[process.name] = fields["asked_id"]
-        core = self._core(process.name) if event == "state" else None
-        if core is not None:
+        elif (core := self._core(process.name)) is not None:
             shown = {
                 **fields,
                 "election_ms": core.config.election_timeout_ms,
@@ -79,7 +81,7 @@ class StandingWatch:
             return
         is_fetch = isinstance(message, FetchRequest | FetchSnapshotRequest)
         peer = node_name(self._fetched.get(name, NO_NODE) if is_fetch else message.voter_id)
-        self._asked.setdefault(name, {})[peer] = message
+        self._asked[name][peer] = message
         is_vote = isinstance(message, VoteRequest)
         shown = {
             "peer": peer,
@@ -91,15 +93,18 @@ class StandingWatch:
 
     def _note_answer(self, name: str, message: object, response: Any) -> None:
         """Show an answer that the node may wait for: to the last that it asked of that peer."""
-        core, asked = self._core(name), self._asked.get(name, {})
-        peer = next((peer for peer, last in asked.items() if last is message), None)
+        core, peer = self._core(name), None
+        for other, last in self._asked[name].items():
+            if last is message:
+                peer = other
         if core is None or (peer is None and not isinstance(message, UpdateVoterRequest)):
             return
-        errors = {getattr(response, "error", None), getattr(response, "top_level_error", None)}
+        none, error = ErrorCode.none, getattr(response, "error", None)
+        is_error = error is not none or getattr(response, "top_level_error", None) is not none
         shown = {
             "peer": peer,
             "kind": _kind(message),
-            "is_error": errors != {ErrorCode.none},
+            "is_error": is_error,
             "epoch": getattr(response, "leader_epoch", -1),
             "leader": node_name(getattr(response, "leader_id", NO_NODE)),
             "backoff_ms": core.config.retry_backoff_ms,
@@ -139,4 +144,4 @@ def _is_free(core: RaftCore, request: VoteRequest) -> bool:
 
 
 def _kind(message: object) -> str:
-    return type(message).__name__.removesuffix("Request")
+    return _KINDS[type(message)]

@@ -48,7 +48,6 @@ _GROWN_MAX_BYTES: Final = 16 << 20
 """No world makes a log as large."""
 _SHORTER: Final = ("log-start", "truncate", "truncate-fully")
 _CUT: Final = ("replica-truncated", "replica-begun")
-_SEEN: Final = frozenset({*_SHORTER, *_CUT, "replica-moving"})
 _WAITS_MS: Final[dict[type, Callable[[Any], float]]] = {
     FetchRequest: lambda request: request.max_wait_ms,
     ProduceRequest: lambda request: request.timeout_ms,
@@ -91,13 +90,11 @@ class UpkeepWatch:
         for kind in _WAITS_MS:
             world.mesh.on_serve[kind].append(self._hear)
             world.mesh.on_reply[kind].append(self._forget)
-        world.observers.append(self._observe)
+        world.observe(self._observe, *_SHORTER, *_CUT, "replica-moving")
         world.scheduler.call_later(_OFTEN_MS, self._look)
         self._looks = 0
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
-        if event not in _SEEN:
-            return
         seen = self._of(process)
         if event in _SHORTER:
             seen.large = None

@@ -78,10 +78,10 @@ def watch(
     VoterAnswers(world, take)
     Resignations(world, take)
     StandingWatch(world, take)
-    world.observers.append(observe)
+    world.observe(observe)
     world.on_end.append(on_end)
     waits = FetchWaits(world, take)
-    world.observers.append(waits.on_event)
+    world.observe(waits.on_event, "hw")
     for asked in (FetchRequest, VoteRequest):
         world.mesh.on_serve[asked].append(waits.on_serve)
     return watcher
@@ -171,8 +171,9 @@ class FetchWaits:
 
     def on_event(self, process: Incarnation, event: str, fields: TraceFields) -> None:
         """Note who waits as the high watermark moves."""
+        del event
         core = _core(process)
-        if event == "hw" and fields["role"] == "leader" and core is not None:
+        if fields["role"] == "leader" and core is not None:
             at, first = (process.name, process.incarnation), core.fetch_purgatory._next
             self._commits[at] = first, core.log.high_watermark
 
@@ -183,8 +184,8 @@ class FetchWaits:
         if process is None or core is None:
             return
         if core.leader is None:
-            waiting = *core.fetch_purgatory._waiters, *core.append_purgatory._waiters, *core.readers
-            count = len(waiting) + (core.pending_change is not None)
+            waiting = core.fetch_purgatory._waiters, core.append_purgatory._waiters, core.readers
+            count = sum(map(len, waiting)) + (core.pending_change is not None)
             self._take(name, "waits-lost", {"epoch": core.quorum.epoch, "count": count})
             return
         first, known = self._commits.get((name, process.incarnation), (0, 0))
@@ -250,7 +251,7 @@ class Resignations:
         self._take = take
         self._leaders: dict[str, Leader] = {}
         """What each node had as its state as it led last."""
-        world.observers.append(self._on_event)
+        world.observe(self._on_event, "start", "state")
         world.mesh.on_ask[EndQuorumEpochRequest].append(self._on_ask)
 
     def _on_event(self, process: Incarnation, event: str, fields: TraceFields) -> None:
@@ -258,7 +259,7 @@ class Resignations:
         core = _core(process)
         if event == "start":
             self._leaders.pop(process.name, None)
-        elif event == "state" and core is not None and core.leader is not None:
+        elif core is not None and core.leader is not None:
             self._leaders[process.name] = core.leader
 
     def _on_ask(self, name: str, message: object) -> None:
@@ -417,11 +418,12 @@ class WorldSight:
 
         Kafka's run by the wall clock, and wait while that is behind what it has shown (its Timer).
         """
-        clock, process = self._nodes[node].clock, self._nodes[node].process
+        host = self._nodes[node]
+        process = host.process
         if not isinstance(process, KafkaProcess):
-            return clock.monotonic_ms()
+            return host.clock.monotonic_ms()
         at = node, process.incarnation
-        self._latest_ms[at] = max(float(clock.wall_ms()), self._latest_ms.get(at, 0.0))
+        self._latest_ms[at] = max(float(host.clock.wall_ms()), self._latest_ms.get(at, 0.0))
         return self._latest_ms[at]
 
     def waits_for_disk(self, node: str) -> bool:

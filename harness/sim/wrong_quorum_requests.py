@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 from cluster.node.kraft.core import RaftCore
@@ -93,10 +92,10 @@ def _but(make: Make, **changed: Any) -> Make:
 
     def make_wrong(core: RaftCore) -> Any:
         request = make(core)
-        if request is None:
-            return None
-        values = {k: v(core) if callable(v) else v for k, v in changed.items()}
-        return replace(request, **values)
+        if request is not None:
+            for name, value in changed.items():  # nobody else has it
+                setattr(request, name, value(core) if callable(value) else value)
+        return request
 
     return make_wrong
 

@@ -92,9 +92,8 @@ class Host(Protocol):
     disks: dict[str, MemoryDisk]
     """By the path of the folder, that of the metadata first."""
 
-    @property
-    def disk(self) -> MemoryDisk:
-        """The disk of the metadata."""
+    disk: MemoryDisk
+    """That of the metadata."""
 
 
 class Surroundings(Protocol):

@@ -72,6 +72,8 @@ class SimNode:
             offset_ms=round(draw.uniform(1e3, 1e6), 3),
             skew_ms=draw.uniform(-settings.skew_ms, settings.skew_ms),
         )
+        self.disk: MemoryDisk
+        """That of the metadata."""
         self.disks: dict[str, MemoryDisk] = {}
         """By the path of the folder, that of the metadata first."""
         self.losses = random.Random(f"{seed}/losses/{name}")
@@ -96,10 +98,7 @@ class SimNode:
             self.disks[str(path)] = MemoryDisk(
                 self._complete_later, draw_sync_ms=_sync_times(settings, random.Random(label))
             )
-
-    @property
-    def disk(self) -> MemoryDisk:
-        return next(iter(self.disks.values()))
+        self.disk = next(iter(self.disks.values()))
 
     def _complete_later(self, delay_ms: float, done: Callable[[], None]) -> object:
         # A completion belongs to the process that asked for it, and waits while that is stopped.
@@ -241,8 +240,8 @@ class SimWorld:
         }
         self.deaths: list[Death] = []
         """Processes that ended by themselves, oldest first."""
-        self.observers: list[Observe] = []
-        """Called at every trace event; they must not change the world."""
+        self._observers: dict[str, list[Observe]] = {"": []}
+        """By event; "": of all that nobody observes by its name."""
         self.on_start: list[Callable[[Incarnation], None]] = []
         """Called with every new process before its first instruction."""
         self.on_end: list[Callable[[Incarnation], None]] = []
@@ -389,11 +388,20 @@ class SimWorld:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_bytes(content)
 
+    def observe(self, hook: Observe, *events: str) -> None:
+        """Call a hook at these trace events, without any at all; it must not change the world."""
+        observers = self._observers
+        for event in events:
+            observers.setdefault(event, observers[""].copy())
+        for event in events or observers:
+            observers[event].append(hook)
+
     def on_trace_event(self, process: Incarnation, event: str, fields: TraceFields) -> None:
         """Take an event that a process traces, at the instruction that traces it."""
         if self.settings.trace_in_memory:
             self.nodes[process.name].events.append(
                 (process.monotonic_ms(), process.incarnation, event, fields, self.scheduler.now_ms)
             )
-        for observe in self.observers:
+        observers = self._observers
+        for observe in observers.get(event) or observers[""]:
             observe(process, event, fields)

@@ -152,7 +152,9 @@ def test_a_leader_goes_by_what_it_was_asked(lead, found):
 
 def test_a_late_fetch_of_an_earlier_session_does_not_change_what_the_session_names():
     mesh = SimpleNamespace(**{f"on_{at}": defaultdict(list) for at in ("ask", "answer", "serve")})
-    watch = ReplicaWatch(SimpleNamespace(nodes={}, observers=[], mesh=mesh), SimpleNamespace())
+    watch = ReplicaWatch(
+        SimpleNamespace(nodes={}, observe=lambda *_: None, mesh=mesh), SimpleNamespace()
+    )
     leader = SimpleNamespace(name="n3", incarnation=1)
     led = SimpleNamespace(
         key=("T", 0),
@@ -185,7 +187,7 @@ def test_a_minimum_counts_once_the_leader_knows_of_it(monkeypatch, own, newest, 
     mesh = SimpleNamespace(**{f"on_{at}": defaultdict(list) for at in ("ask", "answer", "serve")})
     shown = []
     watcher = SimpleNamespace(take=lambda _node, _event, fields: shown.append(fields["partition"]))
-    watch = ReplicaWatch(SimpleNamespace(nodes={}, observers=[], mesh=mesh), watcher)
+    watch = ReplicaWatch(SimpleNamespace(nodes={}, observe=lambda *_: None, mesh=mesh), watcher)
     registration = SimpleNamespace(leader_epoch=4, partition_epoch=7, isr=(1,), replicas=(1, 2))
     watch._newest = lambda _: (SimpleNamespace(isr_min=newest), registration)
     image = SimpleNamespace(state=SimpleNamespace(isr_min=own))

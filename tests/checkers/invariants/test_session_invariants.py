@@ -111,8 +111,8 @@ class Controller:
         )
         self.clock = SimpleNamespace(rate=1.0)
         nodes = {"n1": SimpleNamespace(process=self._process, clock=self.clock)}
-        world = SimpleNamespace(nodes=nodes, observers=[], mesh=mesh)
-        self._mesh, self._observers = mesh, world.observers
+        self._mesh, self._observers = mesh, {}
+        world = SimpleNamespace(nodes=nodes, observe=self._observe, mesh=mesh)
         self.watcher = Watcher(among=SESSIONS)
         SessionWatch(world, self.watcher)
         for broker in (OWN, OTHER):
@@ -154,10 +154,12 @@ class Controller:
         )
         replay_record(state, record)
 
+    def _observe(self, hook, *events):
+        self._observers |= dict.fromkeys(events, hook)
+
     def sees(self, event):
         """Let the controller trace an event."""
-        for observe in self._observers:
-            observe(self._process, event, {})
+        self._observers[event](self._process, event, {})
 
     def answers(self, request, response):
         """Let it answer a broker."""

@@ -17,9 +17,9 @@ def at_event(world, event, act, node=None, nth=1, **wanted):
     """Call `act` at the instruction that traces the `nth` such event."""
     hook = Nth(nth, act)
 
-    def observe(process, traced, fields):
+    def observe(process, _, fields):
         known = {name: fields.get(name) for name in wanted}
-        if traced == event and node in (None, process.name) and known == wanted:
+        if node in (None, process.name) and known == wanted:
             hook()
 
-    world.observers.append(observe)
+    world.observe(observe, event)
