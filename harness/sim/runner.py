@@ -15,6 +15,9 @@ the folder's verdict is that of the run. `kraftprobe replay DIR/plan.json` repea
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -43,14 +46,20 @@ from results.judge import pipeline
 from results.store.evidence_files import STATE_FILE
 from results.store.run_store import RunStore
 
+_IN_MEMORY = "/dev/shm"  # noqa: S108  (its folders are made by `tempfile`)
+_ROOM_BYTES = 1 << 30
+"""More than worlds of many processes leave at a time."""
 _OF_RUNS = (answers.NAME, monitor.NAME)
 _EXERCISE = "exercise"
 """The condition of a PASS that repeats what the check of that name counted."""
 
 
-def run_plan(plan: Plan) -> SimResult:
-    """Run and judge in memory."""
-    return run(plan)[1]
+def run_plan(plan: Plan, wanted: frozenset[str] | None = None) -> SimResult:
+    """Run and judge in memory; `wanted` as of `harness.sim.play.play`."""
+    with few_collections():
+        result = run(plan, wanted)[1]
+        gc.collect(1)  # the world, which is over and young still
+    return result
 
 
 def run(plan: Plan, wanted: frozenset[str] | None = None) -> tuple[Played, SimResult]:
@@ -127,13 +136,21 @@ def _reasons(results: Sequence[CheckResult], status: Status) -> Iterator[str]:
 def _left_behind(played: Played) -> Evidence:
     """Decode what the nodes left, as of a stored run."""
     plan = played.plan
-    with tempfile.TemporaryDirectory(prefix="kraftprobe-sim-") as place:
+    with tempfile.TemporaryDirectory(prefix="kraftprobe-sim-", dir=_memory()) as place:
         store = RunStore(Path(place))
         store.begin(plan_document(plan, "sim", ""))
         played.backend.write(store.node_path)
         node_disks.collect(store, plan.node_names)
         found = store.evidence(store.plan()).evidence
     return replace(found, run_clock=run_clock(played.events))
+
+
+def _memory() -> str | None:
+    """Return the folder of files in memory, if there is one with room: a disk is much slower."""
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(_IN_MEMORY).free > _ROOM_BYTES:
+            return _IN_MEMORY
+    return None
 
 
 def run_stored(plan: Plan, folder: Path, shown: Shown = Shown.LINES) -> int:

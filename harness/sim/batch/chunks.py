@@ -22,7 +22,7 @@ from harness.errors import BatchError
 from harness.plan.document import in_simulation
 from harness.plan.plan import Plan
 from harness.sim.findings import SimResult, Violation, generalise
-from harness.sim.runner import run
+from harness.sim.runner import run_plan
 from harness.sim.swarm import coverage
 from harness.sim.swarm.draw import draw
 from harness.source_digest import source_digest
@@ -112,7 +112,7 @@ def run_seed(plan: Plan, wanted: frozenset[str] | None = None) -> Row:
     `wanted`: the properties that are judged; None: all.
     """
     try:
-        result = run(plan, wanted)[1]
+        result = run_plan(plan, wanted)
     except Exception as error:  # noqa: BLE001  (one seed must not end the others)
         frames = traceback.extract_tb(error.__traceback__)[-3:]
         place = " <- ".join(f"{Path(f.filename).name} {f.name}" for f in reversed(frames))

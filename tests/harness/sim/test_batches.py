@@ -675,7 +675,7 @@ def test_a_seed_of_two_batches_counts_once(tmp_path):
 
 
 def test_a_batch_in_which_the_harness_failed_is_a_fail_of_the_gate(tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.sim.batch.chunks.run", lambda *_: 1 // 0)
+    monkeypatch.setattr("harness.sim.batch.chunks.run_plan", lambda *_: 1 // 0)
     _, summary = run(tmp_path, BatchPlan(3, 4, campaign=TINY))
     assert summary["groups"][0]["property"] == HARNESS_ERROR
     entry = gate_batch(tmp_path, allow_no_faults=True, judge_again=False)
