@@ -290,7 +290,9 @@ def _faults(partition: Partition, *, has_elr: bool) -> Iterator[str]:
         # Of several a broker chooses one; and one of another disk has yet to say where it is.
         yield "is new, and a replica is not in the only directory that its broker has"
     alive = isr <= partition.active
-    is_last_member = not has_elr and len(isr) == 1 and not led
+    # A reassignment that a client takes back uncleanly leaves the first replica, whoever is alive.
+    is_first_again = partition.is_recovering and partition.isr == partition.replicas[:1]
+    is_last_member = len(isr) == 1 and not led and (not has_elr or is_first_again)
     if not alive and not is_last_member:
         yield "has a fenced broker in its ISR"
     if not led:

@@ -136,6 +136,13 @@ def test_without_elr_the_last_member_of_an_isr_may_be_fenced_and_lead_nothing():
     assert len(list(faults(last, has_elr=True))) == 1
 
 
+def test_what_a_client_takes_back_uncleanly_leaves_the_first_replica():
+    first = replace(LED, leader=-1, isr=(1,), active=frozenset({2, 3}), is_recovering=True)
+    assert list(faults(first, has_elr=True)) == []
+    second = replace(first, isr=(2,), active=frozenset({1, 3}))
+    assert len(list(faults(second, has_elr=True))) == 1
+
+
 def test_every_invariant_of_brokers_has_a_case():
     names = [invariant.name for invariant in BROKER_INVARIANTS]
     assert sorted(names) == sorted((*CASES, "published-new", "bootstrap-first", "partitions-found"))
