@@ -31,7 +31,7 @@ from cluster.node.controller.configs.definitions import BROKER
 from cluster.node.controller.configs.describe import describe_configs, list_config_resources
 from cluster.node.controller.configs.sources import SOURCE_DEFAULT
 from cluster.node.controller.core.feature_control import update_features
-from cluster.node.controller.metadata.registrations import has_online_replica, registered_brokers
+from cluster.node.controller.metadata.registrations import registered_brokers
 from cluster.node.controller.metadata.result import ControllerResult, RequestError
 from cluster.node.controller.metadata.state import (
     BrokerRegistration,
@@ -60,9 +60,7 @@ _RESERVED: Final = uuid.UUID(int=7)
 _BEYOND: Final = 1_000_000
 """The index of no partition."""
 TIMEOUT: Final = m.milliseconds(1_000)
-_PREFERRED, _UNCLEAN = 0, 1
 _RECOVERING: Final = 1
-_NO_PREFERRED: Final = "preferred_leader_not_available"
 _UNKNOWN: Final = ("unknown_topic_or_partition",)
 
 _WRITES: Final[dict[type, Callable[[Any, Node, MetadataState], ControllerResult[Any]]]] = {
@@ -117,17 +115,21 @@ def answer(
             left[1](response)
         return answers[0], count
     try:
-        result = _WRITES[type(request)](request, node, state)
+        result = result_of(request, node, state)
     except RequestError as refusal:
         return error_response(request, refusal.error, refusal.message), 0
     return result.response, len(list(result.records))
+
+
+def result_of(request: Any, node: Node, state: MetadataState) -> ControllerResult[Any]:
+    """Return what a node makes of a request that changes metadata. Raises RequestError."""
+    return _WRITES[type(request)](request, node, state)
 
 
 def decisions(node: Node, state: MetadataState, random: Random) -> Iterator[Decision]:
     """Yield what is about one thing: a partition, its topic, the node, or features."""
     groups: list[Callable[[], Iterator[Decision]]] = [
         partial(_registrations, node, state),
-        partial(_features, node, state),
     ]
     keys = list(state.partitions.keys())
     if keys:
@@ -148,7 +150,6 @@ def _groups_of(
         yield partial(_reassignments, state, topic.name, key[1], found)
         if leader is not None:
             yield partial(_isr_changes, state, key, found, leader)
-            yield partial(_elections, state, topic.name, key[1], found)
 
 
 def _one(error: str) -> tuple[tuple[str, ...], ...]:
@@ -161,7 +162,7 @@ def _is_active(state: MetadataState, number: int) -> bool:
 
 
 def isr_change(
-    state: MetadataState,
+    brokers: Any,
     key: PartitionKey,
     found: PartitionRegistration,
     leader: BrokerRegistration,
@@ -176,7 +177,7 @@ def isr_change(
     """
     members = []
     for each in found.isr if isr is None else isr:
-        broker = state.brokers.get(each)
+        broker = brokers.get(each)
         epoch: Any = 0 if broker is None else broker.epoch + later
         members.append(m.AlterPartitionBrokerState(broker_id=m.BrokerId(each), broker_epoch=epoch))
     of_partition: Any = {
@@ -204,7 +205,7 @@ def _isr_changes(
     leader: BrokerRegistration,
 ) -> Iterator[Decision]:
     """Yield changes of an ISR to what it is: by its leader, and right but for one thing."""
-    ask = partial(isr_change, state, key, found, leader)
+    ask = partial(isr_change, state.brokers, key, found, leader)
     isr, (leads, has) = found.isr, (found.leader_epoch, found.partition_epoch)
     away = [each for each in found.replicas if each not in isr and not _is_active(state, each)]
     right = ask()
@@ -274,26 +275,6 @@ def _assignments(
         beyond = ask(broker, index=_BEYOND)
         yield "assign of no partition", beyond, _one("unknown_topic_or_partition")
         yield "assign in no epoch", ask(broker, later=1), _one("stale_broker_epoch")
-
-
-def _elections(
-    state: MetadataState, topic: str, index: int, found: PartitionRegistration
-) -> Iterator[Decision]:
-    """Yield elections of what has a leader."""
-    first = found.replicas[0]
-
-    def ask(kind: Any, *indexes: Any) -> m.ElectLeadersRequest:
-        of = m.ElectLeadersTopicPartitions(topic=m.TopicName(topic), partitions=indexes)
-        return m.ElectLeadersRequest(election_type=kind, topic_partitions=(of,), timeout=TIMEOUT)
-
-    yield "elect uncleanly what is led", ask(_UNCLEAN, index), _one("election_not_needed")
-    beyond = ask(_PREFERRED, _BEYOND)
-    yield "elect of no partition", beyond, _one("unknown_topic_or_partition")
-    may_lead = first in found.isr and _is_active(state, first)
-    right = "none" if may_lead and has_online_replica(state, found, first) else _NO_PREFERRED
-    if found.leader == first:
-        right = "election_not_needed"
-    yield "elect the preferred leader", ask(_PREFERRED, index), _one(right)
 
 
 def _of_topic(
@@ -386,7 +367,6 @@ def _registrations_of_brokers(own: Any, state: MetadataState) -> Iterator[Decisi
         replace(each, min_supported_version=0, max_supported_version=0) for each in own.features
     )
     changes: dict[str, tuple[dict[str, Any], str]] = {
-        "again": ({}, "none"),
         "of another cluster": ({"cluster_id": "other"}, "inconsistent_cluster_id"),
         "as 0": ({"broker_id": 0, "log_dirs": (_NOWHERE,)}, "none"),
         "below 0": ({"broker_id": -1}, "invalid_request"),
@@ -402,29 +382,6 @@ def _registrations_of_brokers(own: Any, state: MetadataState) -> Iterator[Decisi
         changes["with another's directory"] = ({"log_dirs": (held,)}, "invalid_registration")
     for what, (given, error) in changes.items():
         yield f"register a broker {what}", replace(own, **given), _one(error)
-
-
-def _features(node: Node, state: MetadataState) -> Iterator[Decision]:
-    """Yield what is asked of a feature: its level, and none without saying so."""
-    known = {node.raft.node_id, *state.controllers.keys()}
-    all_known = known.issuperset(each.node_id for each in node._cluster.controllers)
-    is_known = not node._cluster.registration or all_known
-    for feature in ("group.version", "share.version"):
-        level: Any = state.features.get(feature) or 0
-
-        def ask(to: Any, kind: Any, of: str = feature) -> m.UpdateFeaturesRequest:
-            update = m.FeatureUpdateKey(feature=of, max_version_level=to, upgrade_type=kind)
-            return m.UpdateFeaturesRequest(
-                timeout=TIMEOUT, feature_updates=(update,), validate_only=True
-            )
-
-        right = "none" if is_known else "invalid_update_version"
-        yield "finalize what is finalized", ask(level, 1), _one(right)
-        if level:
-            yield "finalize less unasked", ask(0, 1), _one("invalid_update_version")
-            yield "finalize less", ask(0, 2), _one(right)
-        else:
-            yield "finalize more as less", ask(1, 2), _one("invalid_update_version")
 
 
 _BROKER, _METRICS, _GROUP = 4, 16, 32

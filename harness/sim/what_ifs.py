@@ -2,19 +2,21 @@
 
 `WhatIfs(world, watcher)` puts some questions whenever that controller's image has moved, to the
 functions of the node that decide it, in that image: requests that are wrong whatever a cluster
-holds, settings at their bounds, and requests whose answer the image decides (`decided_requests`).
-Nothing is appended: a world is the same whether it is asked or not.
+holds, settings at their bounds, requests whose answer the image decides (`decided_requests`), and
+right ones that follow each other (`metadata_walk`). Nothing is appended: a world is the same
+whether it is asked or not.
 """
 
 from __future__ import annotations
 
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.world import SimWorld
 from cluster.node.assembly import Node
 from cluster.node.controller.metadata.feature_levels import is_elr_enabled
+from cluster.node.controller.metadata.registrations import is_static
 from cluster.node.controller.metadata.state import MetadataState
 from harness.sim.decided_requests import (
     Decision,
@@ -23,6 +25,7 @@ from harness.sim.decided_requests import (
     described_settings,
     settings,
 )
+from harness.sim.metadata_walk import walk
 from workloads.data.wrong_requests import WRONG, errors_of
 
 _EVERY_MS: Final = 20.0
@@ -71,6 +74,10 @@ class WhatIfs:
             rows, known = described_settings(node, state)
             shown = {"of": "settings of a broker", "rows": rows, "known": known}
             self._watcher.take(name, "cluster-answer", shown)
+        if random.random() < _SELDOM and not is_static(state):
+            for what, errors, right in walk(node, random):
+                said: dict[str, Any] = {"what": what, "errors": errors, "right": right}
+                self._watcher.take(name, "decision", said)
         for _ in range(_AT_ONCE):
             among = list(decisions(node, state, random))
             for asked in random.sample(among, min(len(among), _AT_ONCE)):

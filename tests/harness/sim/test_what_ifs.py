@@ -1,6 +1,7 @@
 """What an active controller would do, asked in a cluster at rest: of the true node, and others."""
 
 from contextlib import nullcontext
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from checkers.invariants.watcher import Watcher
 from cluster.mutants import apply_mutant
 from cluster.node.protocol import messages as m
 from harness.sim.broker_view import differences
+from harness.sim.metadata_walk import walk
 from harness.sim.replica_sight import _knows_epoch
 from harness.sim.what_ifs import WhatIfs
 from tests.cluster.node.broker.cluster_of_brokers import TWO_DIRECTORIES, Brokers
@@ -65,10 +67,8 @@ def judged(brokers, mutant):
         ("configs.configuration_control:_check_logger:relation:0", "wrong-refused"),
         ("configs.validation:_check_resize:relation:3", "wrong-refused"),
         ("configs.validation:_enough_buffer:connector:0", "wrong-refused"),
-        ("core.feature_control:_why_no_version:relation:5", "state-decides"),
         ("metadata.state:invalid_name_reason:relation:1", "state-decides"),
         ("partitions.alter_partition:validate:relation:3", "state-decides"),
-        ("partitions.elections:_elect:relation:0", "state-decides"),
         ("partitions.reassignment:_reassign:relation:0", "state-decides"),
         ("topics.topic_changes:_partitions:relation:0", "state-decides"),
         ("topics.topic_creation:check_manual_placements:relation:1", "state-decides"),
@@ -87,6 +87,38 @@ def test_a_request_that_is_wrong_anywhere_is_refused_as_kafka_refuses_it(brokers
     asking = WhatIfs(SimpleNamespace(scheduler=IDLE), watcher)
     asking._decide(name, "refusal", (what, wrong.request, wrong.errors), by)
     assert watcher.violations == []
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "configs.configuration_control:_new_value:never:1",
+        "configs.values:parse:relation:0",
+        "core.feature_control:_why_no_version:relation:5",
+        "metadata.image:local_changes:relation:1",
+        "metadata.replay:_delegation_token:left-out:0",
+        "metadata.timeline:IndexedMap.put:never:1",
+        "partitions.elections:_elect:relation:0",
+        "partitions.reassignment:_cancel:never:0",
+        "topics.topic_creation:partition_records:left-out:1",
+        None,
+    ],
+)
+def test_right_requests_make_what_they_say_and_nothing_else(brokers, place):
+    node = brokers.quorum.node(brokers.quorum.elect())
+    watcher = Watcher(among=(StateDecides,))
+    raised = False
+    with mutated(place and f"X:controller.{place}"):
+        for seed in range(TIMES):
+            try:
+                for what, errors, right in walk(node, Random(seed)):
+                    shown = {"what": what, "errors": errors, "right": right}
+                    watcher.take("n1", "decision", shown)
+            except Exception:  # noqa: BLE001  (in a world it ends the node)
+                raised = True
+            if raised or watcher.violations:
+                break
+    assert (raised or bool(watcher.violations)) is (place is not None)
 
 
 @pytest.mark.parametrize(
