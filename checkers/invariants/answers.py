@@ -267,19 +267,23 @@ class MetadataAnswered(Invariant):
 
     def on_metadata_answer(self, node: str, fields: Fields) -> Broken | None:
         """Judge one partition of one answer."""
-        leader, isr, brokers = fields["leader"], fields["isr"], set(fields["brokers"])
-        shows = f"{node} answers of {fields['name']}: leader {leader}, in sync {list(isr)}"
-        at = fields["topic_id"], fields["index"], fields["leader_epoch"]
+        leader, isr, brokers = fields["leader"], fields["isr"], fields["brokers"]
+        nodes: tuple[str, ...] = ()
+        at, among = (fields["topic_id"], fields["index"], fields["leader_epoch"]), {*isr}
         known, teller = self._leaders.setdefault(at, (leader, node))
-        if known != leader:
-            says = f"{teller} said {known}, in leader epoch {at[2]}"
-            return Broken(f"{shows}; {says}", (teller, node))
-        if len(set(isr)) < len(isr) or not set(isr) <= set(fields["replicas"]):
-            return Broken(f"{shows}, and of the replicas {list(fields['replicas'])}")
         is_last = leader == NO_NODE and len(isr) == 1
-        if (leader != NO_NODE and leader not in isr) or not (set(isr) <= brokers or is_last):
-            return Broken(f"{shows}, where the brokers {sorted(brokers)} are not fenced")
-        return None
+        if known != leader:
+            says, nodes = f"; {teller} said {known}, in leader epoch {at[2]}", (teller, node)
+        elif len(among) < len(isr) or not among.issubset(fields["replicas"]):
+            says = f", and of the replicas {list(fields['replicas'])}"
+        elif (leader != NO_NODE and leader not in isr) or not (among.issubset(brokers) or is_last):
+            says = f", where the brokers {sorted({*brokers})} are not fenced"
+        else:
+            return None
+        name = fields["name"]
+        return Broken(
+            f"{node} answers of {name}: leader {leader}, in sync {list(isr)}{says}", nodes
+        )
 
 
 def _text(rows: Fields) -> str:

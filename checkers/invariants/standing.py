@@ -102,18 +102,23 @@ class AsksInTurn(Invariant):
         return None
 
     def on_peer_answered(self, node: str, fields: Fields) -> Broken | None:
-        now_ms, waits = self.sight.monotonic_ms(node), self._waits.get(node, {})
+        waits = self._waits.get(node, {})
         wait = waits.get(fields["peer"])
-        if wait is not None and not wait.failed and now_ms < wait.until_ms:
-            del waits[fields["peer"]]
-            if fields["is_error"]:
-                waits[fields["peer"]] = _Wait(now_ms + fields["backoff_ms"], failed=True)
+        if wait is not None and not wait.failed:
+            now_ms = self.sight.monotonic_ms(node)
+            if now_ms < wait.until_ms:
+                del waits[fields["peer"]]
+                if fields["is_error"]:
+                    waits[fields["peer"]] = _Wait(now_ms + fields["backoff_ms"], failed=True)
         return self.on_vote_asked(node, fields)
 
     def on_vote_asked(self, node: str, fields: Fields) -> Broken | None:
         """Judge whom it has asked, once something came after its timer as well."""
-        entry, now_ms = self._entries.get(node), self.sight.monotonic_ms(node)
-        if entry is None or now_ms <= entry.seen_ms or not self.sight.is_written(node):
+        entry = self._entries.get(node)
+        if entry is None:
+            return None
+        now_ms = self.sight.monotonic_ms(node)
+        if now_ms <= entry.seen_ms or not self.sight.is_written(node):
             return None
         entry.seen_ms, entry.looks = now_ms, entry.looks + 1
         if not entry.left or entry.looks < _LOOKS:
@@ -205,14 +210,14 @@ class StandsInTime(Invariant):
     def on_peer_answered(self, node: str, fields: Fields) -> None:
         """Take up an answer of the leader to a Fetch."""
         self._see(node)
-        now_ms, state = self.sight.monotonic_ms(node), self._roles.get(node)
-        if not fields["is_error"]:
-            self._ended_ms.pop(node, None)
-        until_ms = self._asked.get(node, {}).pop(fields["peer"], 0.0)
-        counts = fields["kind"].startswith("Fetch") and not fields["is_error"] and now_ms < until_ms
-        if not counts or state is None or state["state"] != "Follower":
+        state, until_ms = self._roles.get(node), self._asked.get(node, {}).pop(fields["peer"], 0.0)
+        if fields["is_error"]:
             return
-        if (fields["epoch"], fields["leader"]) == _leadership(state):
+        self._ended_ms.pop(node, None)
+        if state is None or state["state"] != "Follower" or not fields["kind"].startswith("Fetch"):
+            return
+        now_ms = self.sight.monotonic_ms(node)
+        if now_ms < until_ms and (fields["epoch"], fields["leader"]) == _leadership(state):
             self._before_ms[node] = self._due_ms[node]
             self._due_ms[node] = now_ms + state["fetch_ms"]
 

@@ -122,7 +122,8 @@ class Watcher:
 
     def take(self, node: str, event: str, fields: Fields) -> None:
         """Judge one event, then take it up."""
-        event = _event_name(event, fields)
+        if event == "hw":
+            event = _event_name(event, fields)
         known = self._events.get(event)
         if known is None:
             return

@@ -304,15 +304,13 @@ class VoterAnswers:
                 change.is_answered |= node == name
 
     def _note_fetch(self, name: str, request: Any) -> None:
-        core = _core(self._nodes[name].process)
-        epoch, position = (
-            request.current_leader_epoch,
-            (request.last_fetched_epoch, request.fetch_offset),
-        )
-        if core is not None and core.leader is not None and epoch == core.leader.epoch:
+        core, epoch = _core(self._nodes[name].process), request.current_leader_epoch
+        if core is None or core.leader is None or epoch != core.leader.epoch:
+            return
+        end = core.log.end
+        if (request.last_fetched_epoch, request.fetch_offset) == (end.epoch, end.offset):
             at = name, epoch, ReplicaKey(request.replica_id, request.replica_directory_id)
-            holds_all = position == (core.log.end.epoch, core.log.end_offset)
-            self._holds[at] = self._holds.get(at, 0) + holds_all
+            self._holds[at] = self._holds.get(at, 0) + 1
 
     def _look(self, name: str, request: Any, response: Any) -> None:
         """Look at a refusal in the state that it left, which is that in which it was made."""

@@ -68,8 +68,8 @@ def has_rows(answer: Any) -> bool:
 
 
 def _rows(answer: Any) -> Iterator[str]:
-    for field in dataclasses.fields(answer):
-        values = getattr(answer, field.name)
+    for name in answer.__dataclass_fields__:
+        values = getattr(answer, name)
         for row in values if isinstance(values, tuple) else ():
             if hasattr(row, "error_code"):
                 yield _UNDEFINED if _is_undefined(row) else row.error_code.name
