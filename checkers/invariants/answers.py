@@ -29,7 +29,7 @@ _WRONG_BATCH: Final = frozenset(
     {
         *("corrupt_message", "invalid_record", "unknown_server_error"),
         *("unsupported_compression_type", "unsupported_for_message_format"),
-        *("message_too_large", "record_list_too_large"),
+        *("message_too_large", "record_list_too_large", "invalid_timestamp"),
     }
 )
 _OF_ELECTIONS: Final = frozenset(
@@ -218,6 +218,17 @@ class PeersRefused(Invariant):
 
     def on_peer_refusal(self, node: str, fields: Fields) -> Broken | None:
         return _judge_errors(node, fields)
+
+
+class PeersAnswered(Invariant):
+    """A replica answers others by what it has: its log, its snapshots, and whom it follows."""
+
+    name = "peers-answered"
+    source = "KIP-595; KIP-630; KIP-853; KIP-996; KafkaRaftClient.java"
+
+    def on_peer_answer(self, node: str, fields: Fields) -> Broken:
+        """Report an answer, which is shown where it is not the right one."""
+        return Broken(f"{node} answers a right {fields['request']} with {fields['wrong']}")
 
 
 class StateDecides(Invariant):

@@ -3,12 +3,14 @@
 They read events that no node traces (`harness/sim/standing_sight.py`): `role`, the state that it
 enters, and its time-outs; `peer-asked`, it sends another replica a request, and `peer-answered`,
 the last one is answered or fails; `vote-asked`, another asks for its vote, and `vote-answered`, it
-answers that; and `epoch-end` (`leading.py`). When a node wrote an epoch or a vote first, its timers
+answers that; `timer-seen`, its timer, and when it has something to do (`quorum_polls.py`);
+and `epoch-end` (`leading.py`). When a node wrote an epoch or a vote first, its timers
 run from before that: so they count from when its disk had nothing to do.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -270,6 +272,28 @@ def back_off_ms(node: str, successors: Sequence[str], most_ms: float) -> float:
         return most_ms
     place, count = successors.index(node), len(successors)
     return 0.0 if place == 0 else min(most_ms, (int(most_ms) >> (count - 1)) << (place - 1))
+
+
+class WakesInTime(Invariant):
+    """A replica has a timer that is no later than what it has to do next.
+
+    It stands for election, resigns, asks again and answers what waited long enough when nothing
+    comes to it any more, too.
+    """
+
+    name = "wakes-in-time"
+    source = "KafkaRaftClient.poll; RequestManager.java"
+
+    def on_timer_seen(self, node: str, fields: Fields) -> Broken | None:
+        """Compare, both by the node's clock."""
+        in_ms, timer_ms = fields["in_ms"], fields["timer_ms"]
+        if timer_ms <= in_ms + _GRAIN_MS:
+            return None
+        wakes = "has no timer" if timer_ms == math.inf else f"wakes up in {timer_ms:.1f} ms"
+        return Broken(
+            f"{node} is {fields['state']} in epoch {fields['epoch']}, has to do something in "
+            f"{in_ms:.1f} ms, and {wakes}"
+        )
 
 
 _LOGS = "own", "position"

@@ -6,9 +6,10 @@ how long log and snapshots have been larger than is kept; `file-left`, a file of
 neither being written nor waits to be removed; `move-seen`, a replica begins its way to another log
 directory, and whether it has a folder there; `logs-seen`, the log directories in which a broker has
 a log of a partition, or a future log; `request-late`, a request that a node took so long
-ago and has not answered, and for how long it was to wait; `entry-seen`, an entry of the offset
-index of a segment, and the last offset of the batch to which it points; `watch-left`, how many
-Fetch sessions or requests a broker watches partitions for that are over.
+ago and has not answered, and for how long it was to wait; `watch-left`, how many Fetch sessions or
+requests a broker watches partitions for that are over.
+
+Of `harness/sim/start_sight.py`: `start-seen`, what a node has of a log, and what it would find.
 
 Of `harness/sim/folder_sight.py`: `directory-used`, a log directory, whether its broker has opened
 it, and folders there of which it has no log, or files that their logs do not know; `epochs-seen`,
@@ -142,26 +143,6 @@ class WatchesEnd(Invariant):
         return Broken(f"{node} watches partitions for {count} x {what} that it has no more")
 
 
-class BatchesIndexed(Invariant):
-    """An entry that a broker adds to an offset index points at the batch whose end it names.
-
-    By one that does not a read begins elsewhere. A file of an index is a hint, which a crash or
-    damage may leave wrong: what a broker has read from it is not judged.
-    """
-
-    name = "batches-indexed"
-    source = "OffsetIndex.java; DumpLogSegments, index mismatches"
-
-    def on_entry_seen(self, node: str, fields: Fields) -> Broken | None:
-        if fields["found"] == fields["offset"]:
-            return None
-        return Broken(
-            f"{node} has an entry in the index of {fields['path']} by which the batch that ends "
-            f"at offset {fields['offset']} begins at byte {fields['position']}, where "
-            + ("no batch begins" if fields["found"] is None else f"one ends at {fields['found']}")
-        )
-
-
 class DirectoryOpened(Invariant):
     """A broker uses a log directory whose logs it has opened, each of them, with all its files.
 
@@ -241,6 +222,28 @@ class CheckpointsHeeded(Invariant):
             f"{node} opens {fields['name']} from {start} to {end}, committed up to {mark}, and has "
             f"checkpoints by which it begins at {saved_start} and is committed up to {saved_mark}"
         )
+
+
+class StartFinds(Invariant):
+    """What a node has is what it would find, were it killed now, or stopped in order, and started.
+
+    So it has of logs, their epochs, producers, times and voters, and of those of metadata, once
+    they are durable, after a power loss, too. Damage that a fault did is left out.
+    """
+
+    name = "start-finds"
+    source = "LogLoader.java; KafkaMetadataLog, recoverSnapshots; KIP-98; KIP-853"
+
+    def on_start_seen(self, node: str, fields: Fields) -> Broken | None:
+        has, finds, after = fields["has"], fields["finds"], fields["after"]
+        says = f"{node}, started again after {after}, would find of {fields['name']}"
+        if isinstance(finds, str):
+            return Broken(f"{says} {finds}")
+        for what, known in has.items():
+            if finds[what] != known:
+                found = finds[what] or "none"
+                return Broken(f"{says} the {what} {found}, and has {known or 'none'}")
+        return None
 
 
 class ProducersInLog(Invariant):

@@ -218,11 +218,15 @@ class LeadsAsVoter(Invariant):
 class Described(Invariant):
     """A leader describes the quorum as it is: whoever follows it, and ends within its own log.
 
-    The end of another that has not fetched in its epoch is -1: it does not know any.
+    The end of another that has not fetched in its epoch is -1: it does not know any. Of one that
+    has it knows the directory, and describes it from then on, as a voter or not.
     """
 
     name = "described"
     source = "KIP-595, DescribeQuorum; KIP-836"
+
+    _known: dict[str, tuple[int, set[str]]] = field(default_factory=dict)
+    """By node that leads: its epoch, and who has fetched from it."""
 
     def on_description(self, node: str, fields: Fields) -> Broken | None:
         log_end = fields["log_end"]
@@ -235,6 +239,20 @@ class Described(Invariant):
         for name in fields["following"]:
             if name not in fields["ends"]:
                 return Broken(f"{says} without {name}, which has records of its epoch")
+        return None
+
+    def on_quorum_answer(self, node: str, fields: Fields) -> Broken | None:
+        before, epoch = self._known.pop(node, None), fields["epoch"]
+        if not fields["leads"]:
+            return None
+        known = {*fields["known"]} - {node}
+        self._known[node] = epoch, known
+        if before is not None and before[0] == epoch and before[1] - known:
+            gone = ", ".join(sorted(before[1] - known))
+            return Broken(f"{node} leads epoch {epoch}, and describes {gone} no more")
+        for name, directory in fields["voters"].items():
+            if name != node and directory == ANY and fields["fetched_ms"][name] >= 0:
+                return Broken(f"{node} answers that {name} has fetched from it, of no directory")
         return None
 
 

@@ -34,8 +34,14 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:log.metadata.log:Log._last_record_epoch:number:1": (
         "every record of a metadata log has an epoch, and none has epoch 0"
     ),
-    "X:kraft.inbound:InboundRequests._fetch_snapshot:extreme:0": (
-        "all nodes of a world have one setting: what is asked for is what is sent at most"
+    "X:kraft.quorum.accumulator:BatchAccumulator.drain:number:0": (
+        "what is prepared and closed early waits for its permission, and goes without lingering"
+    ),
+    "X:kraft.quorum.leader_state:Leader._voter:relation:1": (
+        "who has no directory yet has the one object that is none; the other branch is for copies"
+    ),
+    "X:kraft.request_manager:RequestManager.ready_at_ms:never:0": (
+        "nobody asks for a node that is ready, and was asked nothing"
     ),
     "X:broker.serving.fetch:_Delayed._find:never:0": (
         "who names an epoch asks its leader, and who names none names a rack"

@@ -199,10 +199,13 @@ class PartitionWatch:
             if replica is None:
                 continue
             config, size_bytes = replica.log.config, len(asked.records)
-            if size_bytes <= min(config.max_message_bytes, config.segment_bytes):
+            header = parse_header(asked.records)
+            late_ms = self._nodes[name].clock.wall_ms() - header.max_timestamp_ms
+            last_ms = config.message_timestamp_before_max_ms
+            is_timely = -config.message_timestamp_after_max_ms <= late_ms <= last_ms
+            if is_timely and size_bytes <= min(config.max_message_bytes, config.segment_bytes):
                 answer = {"partition": str(replica.at), "error": row.error.name}
                 self._watcher.take(name, "batch-answer", answer)
-            header = parse_header(asked.records)
             is_one = len(request.partitions) == 1  # else it may have waited for others
             if is_one and row.error is ErrorCode.none and replica.partition.leads:
                 shown = {

@@ -49,6 +49,7 @@ from harness.sim.replica_sight import ReplicaWatch
 from harness.sim.retention_sight import RetentionWatch
 from harness.sim.session_sight import SessionWatch
 from harness.sim.shutdown_sight import ShutdownWatch
+from harness.sim.start_sight import StartWatch
 from harness.sim.upkeep_sight import UpkeepWatch
 from harness.sim.what_ifs import WhatIfs
 from harness.sim.world_sight import watch
@@ -217,6 +218,7 @@ class _DrawnWorld:
         UpkeepWatch(world, watcher)
         RetentionWatch(world, watcher)
         FolderWatch(world, watcher)
+        StartWatch(world, watcher)
         AnswerWatch(world, watcher)
         DescriptionPolls(world, watcher)
         QuorumPolls(world, watcher)

@@ -1,11 +1,11 @@
 """Shows what simulated nodes do in their own time to the invariants of upkeep.
 
 `UpkeepWatch(world, watcher)` looks at each node that runs, every few seconds of the world: at its
-checkpoints of high watermarks, at its metadata log and snapshots, at the requests that wait there,
-and at the entries that it has added to indexes. It looks at no file that waits for a disk. A node
-that was stopped does what is due right after: so what is late has to be so at two looks that both
-find it at work. A node whose clock has run at two rates is looked at no more: a timer that it set
-at the slower one comes late by the other, by any factor.
+checkpoints of high watermarks, at its metadata log and snapshots, and at the requests that wait
+there. It looks at no file that waits for a disk. A node that was stopped does what is due right
+after: so what is late has to be so at two looks that both find it at work. A node whose clock has
+run at two rates is looked at no more: a timer that it set at the slower one comes late by the
+other, by any factor.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ from cluster.node.broker.replication.replica_manager import ReplicaManager
 from cluster.node.broker.serving.fetch import _Delayed
 from cluster.node.kraft import messages
 from cluster.node.kraft.snapshot_store import SnapshotStore
-from cluster.node.log.batch.records import HEADER_BYTES, CorruptBatchError, parse_header
 from cluster.node.log.data.data_log import DataLog
-from cluster.node.log.data.data_segment import DataSegment
 from cluster.node.log.data.directory_checkpoints import HIGH_WATERMARK_FILE
 from cluster.node.log.data.log_directory import LogDirectory
 from cluster.node.log.metadata.snapshot import SUFFIX, parse_snapshot_name
@@ -137,7 +135,6 @@ class UpkeepWatch:
                 self._look_at_files(process, node)
             if node.replicas is not None:
                 self._look_at_checkpoints(process, node.replicas)
-                self._look_at_indexes(process, node.replicas)
         self._world.scheduler.call_later(_OFTEN_MS, self._look)
 
     def _of(self, process: Incarnation) -> _Seen:
@@ -221,26 +218,6 @@ class UpkeepWatch:
                     shown = {"name": str(at), "log": log, "directories": paths}
                     self._watcher.take(process.name, "logs-seen", shown)
 
-    def _look_at_indexes(self, process: Incarnation, manager: ReplicaManager) -> None:
-        for directory in manager.logs.online:
-            if _is_still(directory):
-                for _, log in directory._existing():
-                    for segment in log._segments:
-                        self._look_at_index(process, segment)
-
-    def _look_at_index(self, process: Incarnation, segment: DataSegment) -> None:
-        index = segment._index
-        for relative, position in zip(index.offsets, index.positions, strict=True) if index else ():
-            if position < segment._loaded_bytes:
-                continue
-            shown = {
-                "path": segment.path,
-                "offset": segment.base_offset + relative,
-                "position": position,
-                "found": _batch_end(segment, position),
-            }
-            self._watcher.take(process.name, "entry-seen", shown)
-
     def _look_at_files(self, process: Incarnation, node: Node) -> None:
         """Show files that nobody goes on with: all but a download wait for nothing but the disk."""
         store, now_ms = node.raft._core.log.snapshots, process.monotonic_ms()
@@ -320,15 +297,6 @@ def _checkpoint(directory: LogDirectory) -> dict[TopicPartition, int] | None:
 def _is_still(directory: LogDirectory) -> bool:
     disk = disk_of(directory)
     return directory.is_open and disk.is_idle and not disk.detached
-
-
-def _batch_end(segment: DataSegment, position: int) -> int | None:
-    """Return the last offset of the batch that begins there, if one does."""
-    try:
-        found = segment._disk.read(segment.path, position, HEADER_BYTES)
-        return parse_header(found).last_offset
-    except CorruptBatchError:
-        return None
 
 
 def _strays(store: SnapshotStore) -> list[str]:

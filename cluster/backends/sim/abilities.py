@@ -228,6 +228,7 @@ class SimDisks:
         self._refuse_alive(node)
         disk = self._world.nodes[node].disk
         self._saved[node].append(disk.files())
+        disk.is_damaged |= kind is not Damage.WIPE
         if kind is Damage.WIPE:
             disk.replace({})
         elif kind is Damage.TRUNCATE:

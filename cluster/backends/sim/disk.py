@@ -80,6 +80,8 @@ class MemoryDisk:
         """Whether an append or a write that makes a file longer fails with ENOSPC."""
         self.detached = False
         """Whether every call fails, in this process and in others, as of a disk unplugged."""
+        self.is_damaged = False
+        """Whether a fault has changed what files have."""
         self.faults: dict[str, int] = {}
         """Faults that an ability put in force (`DiskFault`) -> how many calls each has hit."""
         self.torn_path = ""

@@ -1,13 +1,17 @@
 """What nodes answer: each invariant broken, and the closest right answers."""
 
 from collections import defaultdict
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import product
+from random import Random
 from types import SimpleNamespace
 
 import pytest
 
 from checkers.invariants.answers import ANSWERS, BY_CLIENTS, Preferred
+from cluster.backends.sim.process import read_from
+from cluster.mutants import apply_mutant
 from cluster.node.broker.serving.offsets import offsets_for_leader_epochs
 from cluster.node.controller.apis.write_apis import error_response
 from cluster.node.errors import ErrorCode
@@ -17,6 +21,7 @@ from cluster.node.protocol.messages import UpdateFeaturesRequest
 from harness.plan.document import from_document
 from harness.sim.answer_sight import AnswerWatch
 from harness.sim.quorum_polls import error_of
+from harness.sim.right_quorum_requests import question, why_wrong
 from harness.sim.runner import run
 from harness.sim.wrong_quorum_requests import WRONG as WRONG_OF_QUORUMS
 from tests.checkers.invariants.watching import QUIET, broken, broken_by, found_in
@@ -80,7 +85,7 @@ def test_an_update_that_others_overlapped_is_not_alone_even_when_they_are_answer
         ("none", []),
         ("not_leader_or_follower", []),
         ("out_of_order_sequence_number", []),
-        ("invalid_timestamp", []),
+        ("invalid_timestamp", ["batches-taken"]),
     ],
 )
 def test_a_leader_takes_a_right_batch(error, found):
@@ -369,6 +374,38 @@ def test_replicas_refuse_what_none_of_them_does_and_go_on(is_changing):
     assert voter_ids(leader) == ((1, 2, 3, 4) if is_changing else (1, 2, 3))
 
 
+@pytest.mark.parametrize(
+    ("place", "is_found"),
+    [
+        ("inbound:InboundRequests._fetch_error:number:0", True),
+        ("inbound:InboundRequests._fetch_snapshot:extreme:0", True),
+        ("inbound:InboundRequests._is_addressed:relation:0", True),
+        ("quorum.states:Follower.can_grant_vote:negation:0", True),
+        ("replicated_log:ReplicatedLog.validate:never:3", True),
+        (None, False),
+    ],
+)
+def test_replicas_answer_by_what_they_have(place, is_found):
+    world, leader = dynamic_world()
+    core = leader.client._core
+    snapshot_id = OffsetAndEpoch(core.log.high_watermark, core.quorum.epoch)
+    leader.client.create_snapshot(snapshot_id, 0).freeze()
+    world.settle()
+    random, wrong = Random(1), []
+    with apply_mutant(f"X:kraft.{place}") if place else nullcontext():
+        for node in (*world.nodes.values(),) * 200:
+            core = node.client._core
+            asked = question(core, read_from(core.log, 0), random)
+            if asked is not None:
+                request, right, batches = asked
+                wrong += [why_wrong(send(node, request), right, batches)]
+    assert any(wrong) is is_found
+
+
+def test_an_answer_that_is_not_the_right_one_is_reported():
+    assert broken("peer-answer", request="Fetch", wrong="nothing") == ["peers-answered"]
+
+
 def test_a_leader_sends_what_lies_in_a_snapshot_and_nothing_beyond():
     world, leader = dynamic_world()
     core, size = leader.client._core, 1 << 20
@@ -390,6 +427,10 @@ def test_a_leader_sends_what_lies_in_a_snapshot_and_nothing_beyond():
     [
         (LOG, "X:controller.core.feature_control:_update:left-out:0", "feature-kept"),
         (LOG, "X:log.batch.compression:inflate:relation:0", "batches-taken"),
+        (LOG, "X:log.data.validation:_time_range:sum:0", "batches-taken"),
+        (LOG, "X:log.data.producer_state:ProducerState.load:left-out:2", "start-finds"),
+        (LOG, "X:log.data.data_segment:DataSegment.load_times:sum:0", "start-finds"),
+        (LOG, "X:kraft.raft_client:RaftClient._poll:extreme:0", "wakes-in-time"),
         (
             {**LOG, "workload_options": {"compression": "gzip"}},
             "X:log.batch.compression:_gunzip:always:0",
@@ -442,7 +483,7 @@ def test_a_leader_sends_what_lies_in_a_snapshot_and_nothing_beyond():
     ],
 )
 def test_worlds_find_wrong_answers_and_accuse_no_correct_node(document, mutant, found):
-    assert found_in(document, mutant) == found
+    assert found_in(document, mutant, found) == found
 
 
 @pytest.mark.slow

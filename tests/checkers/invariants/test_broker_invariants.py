@@ -235,4 +235,4 @@ LED_UNCLEANLY = {
     ],
 )
 def test_who_is_alive_leads_where_any_may(mutant, found):
-    assert found_in(LED_UNCLEANLY, mutant) == found
+    assert found_in(LED_UNCLEANLY, mutant, found) == found

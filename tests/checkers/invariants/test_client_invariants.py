@@ -6,6 +6,7 @@ from checkers.invariants.answers import BY_CLIENTS
 from checkers.invariants.descriptions import DESCRIPTIONS
 from checkers.invariants.electorate import ANY
 from checkers.invariants.producers import PRODUCERS
+from checkers.invariants.voters import Described
 from harness.sim.runner import run
 from harness.sim.swarm.draw import draw
 from tests.checkers.invariants.watching import broken_by
@@ -26,6 +27,7 @@ def description(node, epoch=1, leader_id=1, **fields):
         "voters": VOTERS,
         "ends": dict.fromkeys(VOTERS, 5),
         "fetched_ms": dict.fromkeys(VOTERS, 0),
+        "known": ["n2", "n3"],
         "log_start": 0,
         "timeout_ms": TIMEOUT_MS,
         "wall_ms": 0,
@@ -37,6 +39,23 @@ def description(node, epoch=1, leader_id=1, **fields):
 
 def found_in(*events):
     return broken_by(*events, among=DESCRIPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({"known": ["n3", "n4"]}, ["described"]),
+        ({"known": ["n3"], "epoch": 2}, []),
+        ({"known": ["n3"], "leads": False}, []),
+        ({"voters": {**VOTERS, "n2": ANY}}, ["described"]),
+        ({"voters": {**VOTERS, "n2": ANY}, "fetched_ms": dict.fromkeys(VOTERS, -1)}, []),
+        ({"voters": {**VOTERS, "n1": ANY}}, []),
+    ],
+    ids=["no more", "in another", "it resigned", "no directory", "it has not fetched", "its own"],
+)
+def test_a_leader_describes_who_has_fetched_from_it(changed, found):
+    given = description("n1"), description("n1", **changed)
+    assert broken_by(*given, among=[Described]) == found
 
 
 @pytest.mark.parametrize(

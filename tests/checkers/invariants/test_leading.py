@@ -6,7 +6,7 @@ from checkers.invariants.leading import LEADING
 from checkers.invariants.sight import Term
 from checkers.invariants.watcher import Watcher
 from harness.plan.document import from_document
-from harness.sim.runner import run_plan
+from harness.sim.runner import run
 from tests.checkers.invariants.test_invariants import append, state, voters
 from tests.harness.sim.plans import script
 
@@ -392,5 +392,5 @@ def test_worlds_find_who_leads_or_stands_wrongly_and_accuse_no_correct_one(steps
         "world": {**SCRIPT["world"], "cut_keeps": 0.0},
         "schedule": [{"at_ms": 100, "steps": steps}],
     }
-    violations = run_plan(from_document(document)).violations
+    violations = run(from_document(document), frozenset(found) or None)[1].violations
     assert [violation.property for violation in violations] == found

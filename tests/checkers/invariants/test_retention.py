@@ -108,4 +108,4 @@ _LOG = "X:log.data.data_log:DataLog."
     ],
 )
 def test_worlds_find_wrong_deletions_and_accuse_no_correct_node(plan, mutant, found):
-    assert found_in(plan, mutant) == found
+    assert found_in(plan, mutant, found) == found

@@ -1,5 +1,7 @@
 """When replicas stand, whom they ask, and their votes: each rule, and the closest right schedules."""
 
+import math
+
 import pytest
 
 from checkers.invariants.standing import STANDING, back_off_ms
@@ -53,6 +55,14 @@ FOLLOWS = role(0.0, "Follower", leader=2)
 ASKS_BOTH = asks(0.0, "n2", "Vote"), asks(0.0, "n3", "Vote")
 OLD = (role(0.0, "Unattached", 1),)
 CORRUPT = "corrupt-fetch", {"epoch": 2, "reason": "a checksum"}
+
+
+@pytest.mark.parametrize(
+    ("timer_ms", "found"), [(20.0, []), (20.1, ["wakes-in-time"]), (math.inf, ["wakes-in-time"])]
+)
+def test_a_replica_wakes_up_when_something_is_due(timer_ms, found):
+    shown = {"state": "Follower", "epoch": 2, "in_ms": 20.0, "timer_ms": timer_ms}
+    assert judged((0.0, "timer-seen", shown)) == found
 
 
 @pytest.mark.parametrize(

@@ -188,4 +188,4 @@ CHANGES = {
     ],
 )
 def test_worlds_find_a_leader_that_takes_no_change(mutant, found):
-    assert found_in(CHANGES, mutant) == found
+    assert found_in(CHANGES, mutant, found) == found

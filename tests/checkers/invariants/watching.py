@@ -2,7 +2,7 @@
 
 from checkers.invariants.watcher import INVARIANTS, LIVE, Watcher
 from harness.plan.document import from_document
-from harness.sim.runner import run_plan
+from harness.sim.runner import run
 
 QUIET = {
     "version": 1,
@@ -29,6 +29,7 @@ def broken(event, **fields):
     return broken_by(("n1", event, fields), among=LIVE)
 
 
-def found_in(document, mutant):
-    """The first property that is violated in a world of a node."""
-    return run_plan(from_document({**document, "mutant": mutant})).property
+def found_in(document, mutant, found=None):
+    """The first property that is violated in a world of a node: this one, or any where it is None."""
+    wanted = None if found is None else frozenset({found})
+    return run(from_document({**document, "mutant": mutant}), wanted)[1].property

@@ -6,7 +6,7 @@ from pathlib import Path
 from harness.campaigns import read_document
 from harness.plan.document import from_document
 from harness.plan.plan import Plan
-from harness.sim.runner import run_plan
+from harness.sim.runner import run
 
 _FOLDER = Path(__file__).parent
 _CODE = re.compile(r"\w\(\w+=|UUID\(|\(-?\d+, -?\d+|[( ]-1\b")
@@ -53,9 +53,9 @@ def read_script(name):
     return from_document(script(name))
 
 
-def found(plan):
-    """Run a mutant's plan: the first property that it breaks. Each is explained in words."""
-    result = run_plan(plan)
+def found(plan, wanted):
+    """Run a mutant's plan: the first property of it that it breaks. Each is explained in words."""
+    result = run(plan, frozenset({wanted}))[1]
     for violation in result.violations:
         assert _CODE.search(violation.explanation) is None, violation.explanation
     assert result.verdict == "FAIL"

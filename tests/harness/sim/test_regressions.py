@@ -31,4 +31,4 @@ def test_the_mutant_still_fails_in_the_same_way(path):
     plan = from_document(document)
 
     assert plan.events <= 12
-    assert found(plan) == document["found"]["property"]
+    assert found(plan, document["found"]["property"]) == document["found"]["property"]

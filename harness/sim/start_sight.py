@@ -1,0 +1,276 @@
+"""Starts copies of what simulated nodes have on their disks, and shows what they find.
+
+`StartWatch(world, watcher)` looks at one node after the other, every second, and at disks with no
+work to do: what a node that is killed leaves is all that it has then, and of its metadata log, once
+that is durable, so is what a power loss leaves. The copies are opened as a node opens its disks;
+logs of data are closed again, and opened by what that left, and asked what their batches decide.
+Nothing of a world changes: it is the same whether it is looked at or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+from types import SimpleNamespace
+from typing import Any, Final, NoReturn
+
+from checkers.invariants.watcher import Watcher
+from cluster.backends.sim.disk import MemoryDisk
+from cluster.backends.sim.medium import File, Folder
+from cluster.backends.sim.world import SimNode, SimWorld
+from cluster.node.broker.replication.replica_manager import ReplicaManager
+from cluster.node.kraft.core import RaftCore
+from cluster.node.kraft.messages import MAX_OFFSET
+from cluster.node.kraft.quorum.control_state import ControlState
+from cluster.node.kraft.replicated_log import ReplicatedLog
+from cluster.node.kraft.snapshot_store import SnapshotStore
+from cluster.node.log.batch.records import BatchHeader, decode_batch, inflate_batch, split_batches
+from cluster.node.log.data.data_log import DataLog
+from cluster.node.log.data.data_times import TimestampAndOffset
+from cluster.node.log.data.log_manager import LogDir, LogDirs, LogManager
+from cluster.node.log.metadata.log import Log
+from cluster.node.log.storage.checkpoint import TopicPartition
+from cluster.node.log.storage.epoch_cache import LeaderEpochCache
+from cluster.node.log.types import METADATA_TOPIC
+from cluster.node.ports import nothing
+from harness.sim.folder_sight import disk_of
+
+_EVERY_MS: Final = 250.0
+_LATE_MS: Final = 30 * 24 * 3600 * 1000
+"""Any producer has expired by then."""
+_EPOCH: Final = 7
+"""The broker's epoch that a stop in order leaves."""
+_INFLATED_MAX_BYTES: Final = 1 << 24
+_TIMES: Final = 3
+"""How many batches of a log are asked for."""
+
+State = dict[str, str]
+"""What a log has, or a start finds of it, in words."""
+
+
+class StartWatch:
+    """See the module."""
+
+    def __init__(self, world: SimWorld, watcher: Watcher) -> None:
+        self._world = world
+        self._take = watcher.take
+        self._looks = 0
+        self._random = Random(0)
+        world.scheduler.call_later(_EVERY_MS, self._look)
+
+    def _look(self) -> None:
+        running = list(self._world.running())
+        if running:
+            self._looks += 1
+            host, _, node = running[self._looks % len(running)]
+            if all(_is_still(disk) for disk in host.disks.values()):
+                self._look_at_metadata(host, node.raft._core)
+                manager = node.replicas
+                if manager is not None and manager._is_started and not manager._is_stopped:
+                    self._look_at_data(host, manager)
+        self._world.scheduler.call_later(_EVERY_MS, self._look)
+
+    def _show(self, name: str, what: str, has: State, finds: State | str, after: str) -> None:
+        shown = {"name": what, "has": has, "finds": finds, "after": after}
+        self._take(name, "start-seen", shown)
+
+    # -- the metadata log ------------------------------------------------------------------------
+
+    def _look_at_metadata(self, host: SimNode, core: RaftCore) -> None:
+        if not core.log.is_durable or core.is_installing_snapshot:
+            return
+        for is_loss, after in ((False, "a kill"), (True, "a power loss")):
+            # What was cut off since the last sync may come back, and is cut off again.
+            until = core.log.end_offset if is_loss else MAX_OFFSET
+            finds: State | str
+            try:
+                copied = _open_metadata(_Copy(host.disk, is_loss=is_loss), core)
+                finds = _of_metadata(copied, until)
+            except Exception as error:  # noqa: BLE001  (whatever it is, a start would raise it)
+                finds = f"{type(error).__name__}: {error}"
+            self._show(host.name, METADATA_TOPIC, _of_metadata(core.log, until), finds, after)
+
+    # -- logs of data ----------------------------------------------------------------------------
+
+    def _look_at_data(self, host: SimNode, manager: ReplicaManager) -> None:
+        """Show what a start finds, and the one after that, which follows a stop in order."""
+        logs = manager.logs
+        found = [each for each in logs.online if each.is_open and _is_still(disk_of(each))]
+        if logs.has_offline or len(found) < len(logs.directories):
+            return
+        disks, wall_ms = [_Copy(disk_of(each)) for each in found], host.clock.wall_ms()
+        has = dict(_of_data(found, wall_ms))
+        for after in ("a kill", "a stop in order"):
+            if after != "a kill" and self._looks % 2:
+                wall_ms += _LATE_MS
+                has = {at: {**state, "producers": ""} for at, state in has.items()}
+            finds: dict[TopicPartition, State] = {}
+            try:
+                again = self._start(manager, disks, wall_ms, is_clean=after != "a kill")
+                finds = dict(_of_data(again.directories, host.clock.wall_ms()))
+                for directory in again.directories:
+                    for at, log in directory._existing():
+                        finds[at]["answers"] = next(self._wrong_answers(log), "")
+                again.close(_EPOCH, nothing)
+                for disk in disks:
+                    disk.run()
+            except Exception as error:  # noqa: BLE001  (whatever it is, a start would raise it)
+                reason = f"{type(error).__name__}: {error}"
+                self._show(host.name, "its log directories", {}, reason, after)
+                return
+            for at, state in has.items():
+                self._show(host.name, str(at), state, finds.get(at, "no log"), after)
+
+    def _start(
+        self, manager: ReplicaManager, disks: list[_Copy], wall_ms: int, *, is_clean: bool
+    ) -> LogManager:
+        """Open copies of log directories, as a broker does."""
+        clock: Any = SimpleNamespace(
+            call_later=lambda *_: SimpleNamespace(cancel=nothing), wall_ms=lambda: wall_ms
+        )
+        dirs = LogDirs(
+            tuple(
+                LogDir(each.path, each.directory_id, disk)
+                for each, disk in zip(manager.logs.directories, disks, strict=True)
+            )
+        )
+        again = LogManager(dirs, clock, Random(0), manager.settings.of_log, _raise, lambda _: None)
+        again.read_marks()
+        assert (again.previous_broker_epoch == _EPOCH) == is_clean, "the mark of a stop in order"
+        again.open(manager._assigned_directory)
+        return again
+
+    def _wrong_answers(self, log: DataLog) -> Iterator[str]:
+        """Ask a log for some of its batches, by offset and by time."""
+        start, files = log.start_offset, (each.path for each in log._segments)
+        every = (found for path in files for found in split_batches(log._disk.read(path)))
+        batches = [found for found in every if found[0].last_offset >= start]
+        for header, batch in self._random.sample(batches, min(_TIMES, len(batches))):
+            offset = max(start, self._random.randint(header.base_offset, header.last_offset))
+            if log.read(offset, 1) != batch:
+                yield f"another batch for offset {offset}"
+            time_ms = header.max_timestamp_ms
+            answer, right = log.offset_for_timestamp(time_ms), _find_time(batches, time_ms, start)
+            if answer != right:
+                yield f"{_of_time(answer)} for time {time_ms}, and not {_of_time(right)}"
+
+
+class _Copy(MemoryDisk):
+    """What a node that ends now leaves on a disk, without what others have there."""
+
+    def __init__(self, disk: MemoryDisk, *, is_loss: bool = False) -> None:
+        self._later: list[Callable[[], None]] = []
+        super().__init__(lambda _, callback: self._later.append(callback))
+        self._root = _copy(disk._root, is_loss=is_loss)
+        self._index()
+
+    def run(self) -> None:
+        """Complete all that was asked for."""
+        while self._later:
+            self._later.pop(0)()
+
+
+def _copy(folder: Folder, *, is_loss: bool) -> Folder:
+    made = Folder()
+    for name, entry in (folder.synced if is_loss else folder.names).items():
+        if isinstance(entry, Folder):
+            made.names[name] = _copy(entry, is_loss=is_loss)
+        else:
+            content = entry.synced if is_loss else entry.content[: entry.kernel_bytes]
+            made.names[name] = File(content=bytearray(content))
+    return made
+
+
+def _is_still(disk: MemoryDisk) -> bool:
+    """Whether it has all that it was asked to keep, and nobody damaged it."""
+    return disk.is_idle and not (disk.detached or disk.is_damaged) and disk._error is None
+
+
+def _raise(*given: Any) -> NoReturn:
+    """Take the error that comes last for one of the start."""
+    raise given[-1]
+
+
+def _open_metadata(disk: MemoryDisk, core: RaftCore) -> ReplicatedLog:
+    log, config = core.log._log, core.config
+    again = ReplicatedLog(
+        Log.open(disk, log.directory, log._config, _raise),
+        SnapshotStore(disk, log.directory, _raise),
+        ControlState(config.voters, config.listener_name),
+    )
+    for snapshot_id in again.snapshots.ids:
+        again.snapshots.read(snapshot_id)
+    return again
+
+
+def _of_metadata(log: ReplicatedLog, until: int) -> State:
+    """Return what a log has below an offset."""
+    segments, end_offset = log._log._segments, min(log.end_offset, until)
+    voters = log.control.voters_at(end_offset - 1)
+    latest = log.snapshots.latest
+    return {
+        "segments": _segments(segments[:-1]),
+        "last segment": str(segments[-1].base_offset),
+        "end": str(end_offset),
+        "epochs": _epochs(log._log.epochs, end_offset),
+        "last snapshot": "" if latest is None else f"at {latest.offset} of epoch {latest.epoch}",
+        "voters": ", ".join(f"{each.key.id} of {each.key.directory_id}" for each in voters),
+        "kraft.version": str(log.control.kraft_version_at(end_offset - 1)),
+    }
+
+
+def _segments(segments: Iterable[Any]) -> str:
+    return ", ".join(f"{each.base_offset} of {each.size_bytes} bytes" for each in segments)
+
+
+def _epochs(epochs: LeaderEpochCache, end_offset: int) -> str:
+    """Name those that have a record: a start needs no others."""
+    known = (each for each in epochs.entries if each.start_offset < end_offset)
+    return ", ".join(f"{each.epoch} from {each.start_offset} on" for each in known)
+
+
+def _of_data(directories: Any, wall_ms: int) -> Iterator[tuple[TopicPartition, State]]:
+    every = ((directory, *found) for directory in directories for found in directory._existing())
+    for directory, at, log in every:
+        if log.saved_start_offset is not None:
+            state = {
+                "directory": directory.path,
+                "topic": str(directory.topic_ids.get(at)),
+                "use": "future log" if at in directory.future_logs else "log",
+                "segments": _segments(log._segments),
+                "offsets": f"from {log.start_offset} to {log.end_offset}",
+                "epochs": _epochs(log.epochs, log.end_offset),
+                "producers": ", ".join(_producers(log, wall_ms)),
+                "answers": "",
+            }
+            yield at, state
+
+
+def _producers(log: DataLog, wall_ms: int) -> Iterator[str]:
+    """Name those that cannot expire soon, with their last batches."""
+    for number, entry in sorted(log.producers.producers.items()):
+        old_ms = wall_ms - log.producers.expiration_ms // 2
+        if entry.batches and entry.last_timestamp_ms > old_ms:
+            last = entry.batches[-1]
+            yield (
+                f"{number} with sequence {last.last_sequence} of epoch {entry.epoch} at "
+                f"{last.last_offset}"
+            )
+
+
+def _find_time(
+    batches: list[tuple[BatchHeader, bytes]], timestamp_ms: int, start_offset: int
+) -> TimestampAndOffset | None:
+    """Return the first record that is not earlier, looking at each."""
+    for header, batch in batches:
+        for record in decode_batch(inflate_batch(batch, _INFLATED_MAX_BYTES)):
+            if record.timestamp >= timestamp_ms and record.offset >= start_offset:
+                epoch = header.partition_leader_epoch
+                return TimestampAndOffset(record.timestamp, record.offset, epoch)
+    return None
+
+
+def _of_time(found: TimestampAndOffset | None) -> str:
+    if found is None:
+        return "none"
+    return f"offset {found.offset} of epoch {found.epoch} at time {found.timestamp_ms}"
