@@ -275,7 +275,13 @@ class ReplicaWatch:
             for follower in partition.followers.values()
             if follower.end_offset != UNKNOWN
         }
-        heard = self._heard.get(at, set())
+        # What waited, in its session, until the leader knew the epoch that it names, is heard, too.
+        heard = self._heard.get(at, set()) | {
+            number
+            for number in counted
+            if (row := self._named.get((_id(process), number), {}).get(replica.key)) is not None
+            and _agrees(replica, row)
+        }
         has_epoch = _knows_epoch(replica, partition.leader_epoch)
         if counted <= heard and has_epoch:
             return

@@ -152,16 +152,19 @@ def test_a_leader_goes_by_what_it_was_asked(lead, found):
 
 def test_a_late_fetch_of_an_earlier_session_does_not_change_what_the_session_names():
     mesh = SimpleNamespace(**{f"on_{at}": defaultdict(list) for at in ("ask", "answer", "serve")})
-    watch = ReplicaWatch(
-        SimpleNamespace(nodes={}, observe=lambda *_: None, mesh=mesh), SimpleNamespace()
-    )
+    shown = []
+    watcher = SimpleNamespace(take=lambda _node, _event, fields: shown.append(fields["lead"].heard))
+    watch = ReplicaWatch(SimpleNamespace(nodes={}, observe=lambda *_: None, mesh=mesh), watcher)
     leader = SimpleNamespace(name="n3", incarnation=1)
+    follower = SimpleNamespace(broker_id=1, end_offset=3)
     led = SimpleNamespace(
         key=("T", 0),
         topic="t",
         index=0,
-        partition=SimpleNamespace(leader_epoch=10),
-        log=SimpleNamespace(end_offset_for_epoch=lambda _: OffsetAndEpoch(4, 8)),
+        partition=SimpleNamespace(leader_epoch=10, followers={1: follower}),
+        log=SimpleNamespace(
+            end_offset_for_epoch=lambda _: OffsetAndEpoch(4, 8), epochs=SimpleNamespace(entries=())
+        ),
     )
 
     def fetch(*epochs):
@@ -175,6 +178,8 @@ def test_a_late_fetch_of_an_earlier_session_does_not_change_what_the_session_nam
 
     watch._note_fetch(leader, [], fetch(10))
     watch._note_fetch(leader, [], fetch(8))
+    watch._look_at_followers(leader, led)
+    assert shown == [{1}], "what waits for a leader of its epoch is heard as soon as there is one"
     watch._note_fetch(leader, [led], fetch())
     assert watch._heard == {(("n3", 1), "t", 0): {1}}
 
