@@ -78,7 +78,7 @@ def _text(value: Any) -> str:
     return "none" if value in (None, -1) else str(value)
 
 
-def _known(core: RaftCore) -> dict[str, Any]:
+def _leadership(core: RaftCore) -> dict[str, Any]:
     """Return what each answer says of the leader."""
     state = core.quorum.state
     where: Endpoint | None = state.leader_endpoint
@@ -106,7 +106,7 @@ def _vote(core: RaftCore, _: Sequence[Batch], random: Random) -> Question:
         isinstance(state, Follower) and state.has_fetched_from_leader
     )
     granted = is_free and (last_epoch, offset) >= (epoch, end_offset)
-    return request, VoteResponse(ErrorCode.none, vote_granted=granted, **_known(core)), ()
+    return request, VoteResponse(ErrorCode.none, vote_granted=granted, **_leadership(core)), ()
 
 
 def _begin(core: RaftCore, _: Sequence[Batch], random: Random) -> Question | None:
@@ -119,7 +119,7 @@ def _begin(core: RaftCore, _: Sequence[Batch], random: Random) -> Question | Non
     endpoint = random.choice((state.leader_endpoint, None))
     asked = id_, directory_id, state.leader_id, state.epoch, endpoint
     request = BeginQuorumEpochRequest(None, *asked)
-    return request, BeginQuorumEpochResponse(ErrorCode.none, **_known(core)), ()
+    return request, BeginQuorumEpochResponse(ErrorCode.none, **_leadership(core)), ()
 
 
 def _load(core: RaftCore, _: Sequence[Batch], random: Random) -> Question | None:
@@ -133,7 +133,7 @@ def _load(core: RaftCore, _: Sequence[Batch], random: Random) -> Question | None
         None, _NOBODY, _NOWHERE, core.quorum.epoch, latest, position, most_bytes
     )
     error = _refusal(core)
-    right = FetchSnapshotResponse(error, snapshot_id=latest, **_known(core))
+    right = FetchSnapshotResponse(error, snapshot_id=latest, **_leadership(core))
     if error is ErrorCode.none:
         end = position + min(most_bytes, core.config.fetch_snapshot_max_bytes)
         piece = content[position:end]
@@ -156,17 +156,17 @@ def _fetch(core: RaftCore, batches: Sequence[Batch], random: Random) -> Question
     request = FetchRequest(None, -1, _NOWHERE, state.epoch, offset, epoch, 0, most_bytes)
     error = _refusal(core)
     right = FetchResponse(
-        error, high_watermark=-1, log_start_offset=log.start_offset, **_known(core)
+        error, high_watermark=-1, log_start_offset=log.start_offset, **_leadership(core)
     )
     if error is ErrorCode.none:
         assert isinstance(state, Leader), "nobody else answers"
         mark = -1 if state.high_watermark is None else state.high_watermark
-        place, batches = _found(core, batches, request)
+        place, batches = _position(core, batches, request)
         return request, replace(right, high_watermark=mark, **place), batches
     return request, right, ()
 
 
-def _found(
+def _position(
     core: RaftCore, batches: Sequence[Batch], request: FetchRequest
 ) -> tuple[dict[str, Any], Sequence[Batch]]:
     """Return what a leader's log decides of its answer to a Fetch (KIP-595, KIP-630).
