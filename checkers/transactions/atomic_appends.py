@@ -119,6 +119,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     try:
         parts = parts_of(operations)
         inferred = list_append.infer(parts.transactions)
+        offsets = [*offset_anomalies(parts.commits, operations, run.notes)]
     except (HistoryError, NotUniqueError, ReplyError) as error:
         return _unknown(operations, f"nothing can be inferred: {error}")
     if cancelled():
@@ -137,7 +138,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         *circles(parts.transactions, parts.dirty),
         *uncommitted_anomalies(parts),
         *hanging_transactions(parts, open_ms),
-        *offset_anomalies(parts.commits, operations, run.notes),
+        *offsets,
     ]
     if cancelled():
         return _unknown(operations, "cancelled")

@@ -4,12 +4,11 @@ A step `["commit", key, offset]` of a transaction commits an offset of the group
 an operation `offsets` looks up what the group has committed, with require_stable (KIP-447): not
 before every transaction that commits an offset there is decided, and carried out there. Offsets are
 unique in the run. So each lookup must show the offset of a transaction that may have committed, and
-none that is behind: of two transactions that committed, where the second began when the first was
-done, the first one's offset is not seen any more once the second is done.
+none that is behind: offsets that are committed and looked up are a linearizable register, as the
+last one that was appended holds, and nothing is shown while one is undecided.
 
-One that ended in `info` may have committed, at any time until a lookup shows it. A coordinator that
-a fault stopped or cut off answers until it knows that it was deposed, and may be behind.
-O(lookups x commits of a key).
+One that ended in `info` may have committed, at any time. A coordinator that a fault stopped or cut
+off answers until it knows that it was deposed, and may be behind. O(n log n).
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from checkers.history import INFINITY_NS, Event, EventType, HistoryError, Operation, seconds
+from checkers.linearizability import linearizable
 from checkers.runs.faults import HEAL, FaultSpan, active_between, fault_spans, phases
-from checkers.verdict import Anomaly, anomaly
+from checkers.verdict import Anomaly, Status, anomaly
 from porcupine_py.values import is_list
 
 COMMIT = "commit"
@@ -84,32 +84,29 @@ def offset_anomalies(
 ) -> Iterator[Anomaly]:
     """Find lookups that show what was aborted, what is behind, or what nobody committed.
 
-    `notes` of the nemesis say who may have been deposed.
+    `notes` of the nemesis say who may have been deposed. Raises HistoryError where that is not
+    decided.
     """
     faults = [span for span in fault_spans(notes) if span.fault in _DEPOSING]
     heal_ns = dict(phases(notes)).get(HEAL, INFINITY_NS)
     by_offset = {(key, commit.offset): commit for key, group in commits.items() for commit in group}
+    reads: dict[str, list[Operation]] = {}
     reported: set[tuple[str, str]] = set()
-    lookups = sorted(lookups_of(operations), key=lambda each: each[2].complete_ns)
-    done_ns = {each: c.operation.complete_ns for each, c in by_offset.items() if c.holds}
-    for key, offset, lookup in lookups:
-        shown = by_offset.get((key, offset))
-        if shown is not None and shown.may_hold:
-            done_ns.setdefault((key, offset), lookup.complete_ns)
-        group = [(c, done_ns.get((key, c.offset), INFINITY_NS)) for c in commits.get(key, ())]
-        kind, why, other = _judge(group, shown, offset, lookup, done_ns.get((key, offset), -1))
+    for key, offset, lookup in lookups_of(operations):
+        kind, why, other = _judge(by_offset.get((key, offset)), offset, lookup)
+        if not kind and (lookup.invoke_ns >= heal_ns or not _is_deposed(lookup, faults)):
+            read = replace(lookup, f="read", key=key, input=None, output=offset)
+            reads.setdefault(key, []).append(read)
         if not kind or (key, kind) in reported:
             continue
-        may_lag = lookup.invoke_ns < heal_ns and _is_deposed(lookup, faults)
-        if kind == "lost-offset" and may_lag:
-            continue
         reported.add((key, kind))
-        shows = "no offset" if offset == NONE_COMMITTED else f"offset {offset}"
         what = (
-            f"the group for {key} shows {shows} at {seconds(lookup.invoke_ns)} "
+            f"the group for {key} shows offset {offset} at {seconds(lookup.invoke_ns)} "
             f"(operation {lookup.index}), {why}"
         )
         yield anomaly(kind, what, lookup, *((other.operation,) if other else ()))
+    for key, group in commits.items():
+        yield from _losses(key, group, reads.get(key, []))
 
 
 def _is_deposed(lookup: Operation, faults: Sequence[FaultSpan]) -> bool:
@@ -119,17 +116,8 @@ def _is_deposed(lookup: Operation, faults: Sequence[FaultSpan]) -> bool:
     return any(lookup.node in fault.targets for fault in active)
 
 
-def _judge(
-    group: Sequence[tuple[Commit, int]],
-    shown: Commit | None,
-    offset: int,
-    lookup: Operation,
-    since_ns: int,
-) -> tuple[str, str, Commit | None]:
-    """Return the kind of what is wrong with a lookup, why, and the commit that it contradicts.
-
-    `group`: commits, and when each was done at the latest; the shown one at `since_ns`.
-    """
+def _judge(shown: Commit | None, offset: int, lookup: Operation) -> tuple[str, str, Commit | None]:
+    """Return the kind of what is wrong with a lookup, why, and the commit that it contradicts."""
     if shown is None and offset != NONE_COMMITTED:
         return "phantom-offset", "which nobody committed", None
     if shown is not None and not shown.may_hold:
@@ -138,8 +126,25 @@ def _judge(
     if shown is not None and shown.operation.invoke_ns > lookup.complete_ns:
         why = f"which operation {shown.operation.index} committed later"
         return "phantom-offset", why, shown
-    for loss, done_ns in group:
-        if since_ns < loss.operation.invoke_ns and done_ns < lookup.invoke_ns:
-            why = f"though operation {loss.operation.index} had committed {loss.offset} since"
-            return "lost-offset", why, loss
     return "", "", None
+
+
+def _losses(key: str, group: Sequence[Commit], reads: Sequence[Operation]) -> Iterator[Anomaly]:
+    """Judge the offset of a group as a register: transactions write it, lookups read it."""
+    writes = []
+    for commit in group:
+        access = replace(commit.operation, f="write", key=key, input=commit.offset, output=None)
+        if not commit.holds:
+            access = replace(access, type=EventType.INFO, complete_ns=INFINITY_NS)
+        writes += [access] if commit.may_hold else []
+    accesses = sorted([*writes, *reads], key=lambda each: (each.invoke_ns, each.index))
+    result = linearizable.check_key(accesses, {"model": "register", "initial": NONE_COMMITTED})
+    if result.status is Status.UNKNOWN:
+        raise HistoryError(result.summary)
+    for found in result.anomalies:
+        what = (
+            f"the offset of the group for {key}, which transactions commit and lookups show: "
+            f"{found['explanation']}"
+        )
+        operations = sorted(each["index"] for each in found["window"])
+        yield anomaly("lost-offset", what, operations=operations)

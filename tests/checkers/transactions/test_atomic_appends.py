@@ -156,6 +156,15 @@ def test_a_coordinator_that_was_cut_off_may_show_what_was_before(fault, target, 
     assert (result.status, {anomaly["kind"] for anomaly in result.anomalies}) == found
 
 
+@pytest.mark.parametrize(("last", "found"), [(2, PASS), (1, failed("lost-offset"))])
+def test_an_offset_that_was_replaced_does_not_come_back(last, found):
+    history = History().txn(c("x", 1), a("x", 1), times=(0, 9))
+    history.txn(c("x", 2), a("x", 2), times=(1, 99))
+    for at, shown in ((10, 1), (20, 2), (30, last)):
+        history.add("offsets", ["r", "x", shown], times=(at, at + 1))
+    assert judged(history.end(x=(1, 2)).add("offsets", ["r", "x", 2])) == found
+
+
 def test_an_offset_that_nobody_looked_up_in_the_end_is_unknown():
     history = History().txn(c("x", 1), a("x", 1)).end(x=[1])
     assert judged(history) == (Status.UNKNOWN, set())
