@@ -9,6 +9,7 @@ Nothing of a world changes: it is the same whether it is looked at or not.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from types import SimpleNamespace
@@ -29,7 +30,6 @@ from cluster.node.log.data.data_log import DataLog
 from cluster.node.log.data.data_times import TimestampAndOffset
 from cluster.node.log.data.log_manager import LogDir, LogDirs, LogManager
 from cluster.node.log.metadata.log import Log
-from cluster.node.log.storage.checkpoint import TopicPartition
 from cluster.node.log.storage.epoch_cache import LeaderEpochCache
 from cluster.node.log.types import METADATA_TOPIC
 from cluster.node.ports import nothing
@@ -103,14 +103,16 @@ class StartWatch:
         for after in ("a kill", "a stop in order"):
             if after != "a kill" and self._looks % 2:
                 wall_ms += _LATE_MS
-                has = {at: {**state, "producers": ""} for at, state in has.items()}
-            finds: dict[TopicPartition, State] = {}
+                has = {what: {**state, "producers": ""} for what, state in has.items()}
+            finds: dict[str, State] = {}
             try:
                 again = self._start(manager, disks, wall_ms, is_clean=after != "a kill")
                 finds = dict(_of_data(again.directories, host.clock.wall_ms()))
                 for directory in again.directories:
                     for at, log in directory._existing():
-                        finds[at]["answers"] = next(self._wrong_answers(log), "")
+                        finds[f"{at} in {directory.path}"]["answers"] = next(
+                            self._wrong_answers(log), ""
+                        )
                 again.close(_EPOCH, nothing)
                 for disk in disks:
                     disk.run()
@@ -118,8 +120,8 @@ class StartWatch:
                 reason = f"{type(error).__name__}: {error}"
                 self._show(host.name, "its log directories", {}, reason, after)
                 return
-            for at, state in has.items():
-                self._show(host.name, str(at), state, finds.get(at, "no log"), after)
+            for what, state in has.items():
+                self._show(host.name, what, state, finds.get(what, "no log"), after)
 
     def _start(
         self, manager: ReplicaManager, disks: list[_Copy], wall_ms: int, *, is_clean: bool
@@ -229,21 +231,21 @@ def _epochs(epochs: LeaderEpochCache, end_offset: int) -> str:
     return ", ".join(f"{each.epoch} from {each.start_offset} on" for each in known)
 
 
-def _of_data(directories: Any, wall_ms: int) -> Iterator[tuple[TopicPartition, State]]:
-    every = ((directory, *found) for directory in directories for found in directory._existing())
+def _of_data(directories: Any, wall_ms: int) -> Iterator[tuple[str, State]]:
+    """Describe logs, but for those of partitions that move: a start ends that, or begins anew."""
+    every = [(directory, *found) for directory in directories for found in directory._existing()]
+    moving = Counter(at for _, at, _ in every)
     for directory, at, log in every:
-        if log.saved_start_offset is not None:
+        if log.saved_start_offset is not None and moving[at] == 1:
             state = {
-                "directory": directory.path,
                 "topic": str(directory.topic_ids.get(at)),
-                "use": "future log" if at in directory.future_logs else "log",
                 "segments": _segments(log._segments),
                 "offsets": f"from {log.start_offset} to {log.end_offset}",
                 "epochs": _epochs(log.epochs, log.end_offset),
                 "producers": ", ".join(_producers(log, wall_ms)),
                 "answers": "",
             }
-            yield at, state
+            yield f"{at} in {directory.path}", state
 
 
 def _producers(log: DataLog, wall_ms: int) -> Iterator[str]:
