@@ -110,9 +110,8 @@ class StartWatch:
                 finds = dict(_of_data(again.directories, host.clock.wall_ms()))
                 for directory in again.directories:
                     for at, log in directory._existing():
-                        finds[f"{at} in {directory.path}"]["answers"] = next(
-                            self._wrong_answers(log), ""
-                        )
+                        state = finds.get(f"{at} in {directory.path}", {})
+                        state["answers"] = next(self._wrong_answers(log), "")
                 again.close(_EPOCH, nothing)
                 for disk in disks:
                     disk.run()
