@@ -82,13 +82,15 @@ class StartWatch:
         for is_loss, after in ((False, "a kill"), (True, "a power loss")):
             # What was cut off since the last sync may come back, and is cut off again.
             until = core.log.end_offset if is_loss else MAX_OFFSET
+            has: State = {}
             finds: State | str
             try:
+                has = _of_metadata(core.log, until)
                 copied = _open_metadata(_Copy(host.disk, is_loss=is_loss), core)
                 finds = _of_metadata(copied, until)
             except Exception as error:  # noqa: BLE001  (whatever it is, a start would raise it)
                 finds = f"{type(error).__name__}: {error}"
-            self._show(host.name, METADATA_TOPIC, _of_metadata(core.log, until), finds, after)
+            self._show(host.name, METADATA_TOPIC, has, finds, after)
 
     # -- logs of data ----------------------------------------------------------------------------
 
