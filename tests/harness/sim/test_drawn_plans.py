@@ -95,7 +95,7 @@ def test_followers_fetch_faster_than_brokers_are_fenced_and_unfenced():
             at_once = given["controller.quorum.fetch.max.bytes"]
             bytes_max[at_once] += 1
             fetched = given["broker.session.timeout.ms"] / turn_ms
-            assert at_once > 300 or fetched >= 2 * (2 * plan.nodes), plan.seed
+            assert at_once > 300 or 0.8 * fetched >= 2 * plan.nodes, plan.seed
     assert {1, 300} <= set(bytes_max), "few bytes are fetched where that is enough"
 
 
