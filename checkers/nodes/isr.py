@@ -8,7 +8,7 @@ snapshot where it begins. docs/checkers.md#isr has the kinds; this is what is al
 
 - `not-a-replica`: Kafka leaves in the ELR whom a reassignment removed.
 - `unclean-election`: in sync is, too, who was put into the ISR with the others as a reassignment
-  ends, or added by it. Allowed where the leader is marked as RECOVERING and
+  ends, or kept by it. Allowed where the leader is marked as RECOVERING and
   `unclean.leader.election.enable` is true for the topic or the cluster, or it is the last known
   leader of a partition with neither ISR nor ELR, but for those who are registered anew in the same
   batch (the unclean shutdown that takes the last one from the ELR elects in the same step).
@@ -274,10 +274,11 @@ class _Replay:
             return
         recovering = after.get("leaderRecoveryState") == _RECOVERING
         # The leader that proposes an ISR goes on, unless a reassignment takes it away: then it is
-        # one that has come with others, or alone of those that were added.
+        # one that has come with others, or alone of those that were not to go.
         moved = _is_under_way(before) and not _is_under_way(after)
-        added = not recovering and leader in _members(before, "addingReplicas")
-        if record.value.get("replicas") is not None and moved and (isr != [leader] or added):
+        there = {*_members(before, "replicas"), *_members(before, "addingReplicas")}
+        joins = not recovering and leader in there - {*_members(before, "removingReplicas")}
+        if record.value.get("replicas") is not None and moved and (isr != [leader] or joins):
             return
         # Who comes back from an unclean shutdown leaves the ELR in the same step that then elects.
         nobody = not eligible - self._left
