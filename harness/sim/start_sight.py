@@ -1,6 +1,6 @@
 """Starts copies of what simulated nodes have on their disks, and shows what they find.
 
-`StartWatch(world, watcher)` looks at one node after the other, every second, and at disks with no
+`StartWatch(world, watcher)` looks at a node every 250 ms, one after the other, and at disks with no
 work to do: what a node that is killed leaves is all that it has then, and of its metadata log, once
 that is durable, so is what a power loss leaves. The copies are opened as a node opens its disks;
 logs of data are closed again, and opened by what that left, and asked what their batches decide.
