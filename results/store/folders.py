@@ -112,7 +112,10 @@ def _is_of_nodes(folder: Path) -> bool:
 def _odd(entries: list[os.DirEntry[str]]) -> Iterator[tuple[Path, str]]:
     for entry in entries:
         if not (_is_folder(entry) or entry.is_symlink() or entry.is_file()):
-            mode = entry.stat(follow_symlinks=False).st_mode
+            try:
+                mode = entry.stat(follow_symlinks=False).st_mode
+            except OSError:  # it went since it was listed, as the sockets of ended disks do
+                continue
             kinds = ((stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"))
             kind = next((name for is_kind, name in kinds if is_kind(mode)), "device")
             yield Path(entry), f"is a {kind}"

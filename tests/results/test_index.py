@@ -5,6 +5,7 @@ import html
 import json
 import os
 import re
+import socket
 
 import pytest
 
@@ -249,6 +250,20 @@ def test_a_link_that_leads_nowhere_is_named(tmp_path):
         (tmp_path / "circle", "is a dead link"),
         (tmp_path / "long", "is a dead link"),
     ]
+
+
+def test_a_socket_that_goes_while_its_folder_is_looked_into_is_left_out(tmp_path, monkeypatch):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "control"))
+
+    def list_and_remove(folder):
+        entries = list(scandir(folder))
+        (tmp_path / "control").unlink()
+        return entries
+
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", list_and_remove)
+    assert walk([tmp_path]).unread == []
 
 
 def test_what_was_not_looked_into_is_printed_and_is_on_the_page(tmp_path):
