@@ -19,7 +19,7 @@ from harness.plan.document import from_document, in_simulation
 from harness.run.phases import Run, conduct
 from harness.run.recorder import Recorder
 from harness.sim.runner import run_plan
-from harness.sim.world_sight import watch
+from harness.sim.sights.world import watch
 
 LINGER = "controller.quorum.append.linger.ms"
 FAULTS = ("kill", "pause", "partition")

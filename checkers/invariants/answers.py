@@ -1,15 +1,16 @@
 """Invariants of what nodes answer to administrators and producers.
 
-They read events that no node traces (`harness/sim/answer_sight.py`), each made as a node answers:
+They read events that no node traces (`harness/sim/sights/answers.py`), each made as a node answers:
 `feature-answer`, a level that is finalized now; `batch-answer`, what became of a right batch;
 `cluster-answer`, rows of DescribeCluster, and what the node knows; `controller-named`, the broker
 that an answer names as the controller; `producer-id`, the id that an idempotent producer gets;
 `refusal`, the errors of an answer to a request that is wrong, or right, whatever the cluster holds,
 and the right ones; `peer-refusal`, those of one that replicas alone send; `answer`, the errors of
 one to a request that is right; `decision`, those that the active controller would answer to a
-request by its image, and the right ones (`harness/sim/what_ifs.py`); `election-answer`, the error
-of an election of a preferred leader, and its partition in the state of the active controller before
-and after; `metadata-answer`, a partition of an answer to Metadata, and the brokers of that answer.
+request by its image, and the right ones (`harness/sim/requests/what_ifs.py`); `election-answer`,
+the error of an election of a preferred leader, and its partition in the state of the active
+controller before and after; `metadata-answer`, a partition of an answer to Metadata, and the
+brokers of that answer.
 
 Those of `BY_CLIENTS` judge nothing but what was asked for and answered, which a client sees; so do
 those of `descriptions` and `producers`, which are among them.

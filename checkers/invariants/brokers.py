@@ -1,8 +1,8 @@
 """Invariants of brokers and partitions, over the metadata images of nodes.
 
-They read events of `harness/sim/image_sight.py`, such as `image`: a node's committed metadata at an
-offset, read from a simulated world; its field `image` is an `Image`. No trace has it, so these do
-not judge stored runs.
+They read events of `harness/sim/sights/images.py`, such as `image`: a node's committed metadata at
+an offset, read from a simulated world; its field `image` is an `Image`. No trace has it, so these
+do not judge stored runs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Invariants of what replicas answer to DescribeQuorum, beside what they have acknowledged.
 
-They read events that no node traces (`harness/sim/quorum_polls.py`): `quorum-answer`, what a node
-says of the quorum, which is asked of it all the time; `voter-asked`, a request comes to a node that
-it change a voter, and `voters-acknowledged`, it answers that the voters have changed. A client sees
-all of that: a node is judged by its word alone.
+They read events that no node traces (`harness/sim/requests/quorum_polls.py`): `quorum-answer`, what
+a node says of the quorum, which is asked of it all the time; `voter-asked`, a request comes to a
+node that it change a voter, and `voters-acknowledged`, it answers that the voters have changed. A
+client sees all of that: a node is judged by its word alone.
 """
 
 from __future__ import annotations

@@ -1,26 +1,26 @@
 """Invariants of what leaders, followers and controllers owe a partition at once.
 
-They read events that no node traces (`harness/sim/partition_sight.py`): `isr-answer`, a controller
-agrees to an AlterPartition, with the partition epoch that was asked for and the one that it knew to
-be committed when it was asked; `held`, a leader's high watermark and up to where all have the log
-that it waits for; `fetch-waits`, a follower's Fetch that waits, with log end and high watermark as
-its leader has them and as it names them; `voters-wait`, a Fetch of the metadata log that waits,
-with the high watermark when it came and as it is; `waits-lost`, how much waits at a node that does
-not lead the metadata log; `remembered`, up to where a log goes, the last batch that it remembers of
-any idempotent producer, and its high watermark; `log-topic`, the topic that a replica is of and the
-one that its log was made for; `producer-answer`, the sequences of a
-batch and of those that its leader remembers when it answers; `producer-batches`, the sequences that
-a replica remembers of a producer; `acknowledged`, acks and end of a batch that is answered without
-an error, and up to where its leader has committed, and what a kill of it keeps; `deletion`, a
-DeleteRecords, its answer, and where the leader's log begins and is committed; `fetch-sent`, from
-where a follower fetches, and up to where a kill keeps its log; `directory-marked`, that a log
-directory in use has the mark of a clean shutdown; `directory-left`, one of a broker that ended with
-the mark, and the segments that a power loss changes; `registration-sent`, the epoch of an end in
-order that a broker names as it registers, that of its last one, and whether each of its log
-directories is there and had the mark (the three of `harness/sim/shutdown_sight.py`);
-`replica-used`, that a broker leads or follows, up to where its metadata go, and where it is
-registered; `replica-placed`, the log directory that a replica has moved to, and the one that its
-broker's metadata have had it in since the move began.
+They read events that no node traces (`harness/sim/sights/partitions.py`): `isr-answer`, a
+controller agrees to an AlterPartition, with the partition epoch that was asked for and the one that
+it knew to be committed when it was asked; `held`, a leader's high watermark and up to where all
+have the log that it waits for; `fetch-waits`, a follower's Fetch that waits, with log end and high
+watermark as its leader has them and as it names them; `voters-wait`, a Fetch of the metadata log
+that waits, with the high watermark when it came and as it is; `waits-lost`, how much waits at a
+node that does not lead the metadata log; `remembered`, up to where a log goes, the last batch that
+it remembers of any idempotent producer, and its high watermark; `log-topic`, the topic that a
+replica is of and the one that its log was made for; `producer-answer`, the sequences of a batch and
+of those that its leader remembers when it answers; `producer-batches`, the sequences that a replica
+remembers of a producer; `acknowledged`, acks and end of a batch that is answered without an error,
+and up to where its leader has committed, and what a kill of it keeps; `deletion`, a DeleteRecords,
+its answer, and where the leader's log begins and is committed; `fetch-sent`, from where a follower
+fetches, and up to where a kill keeps its log; `directory-marked`, that a log directory in use has
+the mark of a clean shutdown; `directory-left`, one of a broker that ended with the mark, and the
+segments that a power loss changes; `registration-sent`, the epoch of an end in order that a broker
+names as it registers, that of its last one, and whether each of its log directories is there and
+had the mark (the three of `harness/sim/sights/shutdowns.py`); `replica-used`, that a broker leads
+or follows, up to where its metadata go, and where it is registered; `replica-placed`, the log
+directory that a replica has moved to, and the one that its broker's metadata have had it in since
+the move began.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Invariants of what idempotent producers are answered, by which they know that nothing is lost.
 
-They read events that no node traces (`harness/sim/answer_sight.py`): `sequences-asked`, a batch
+They read events that no node traces (`harness/sim/sights/answers.py`): `sequences-asked`, a batch
 with sequences comes to a node, which is to acknowledge it for all in sync, and `sequences-answer`,
 what it answers. `number` stands for one request.
 """

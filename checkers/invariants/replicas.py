@@ -1,6 +1,6 @@
 """Invariants of partitions' high watermarks, ISRs and followers, over what a simulated world shows.
 
-They read events that no node traces (`harness/sim/replica_sight.py`). `high-watermark`: what a
+They read events that no node traces (`harness/sim/sights/replicas.py`). `high-watermark`: what a
 leader calls committed, beside the ends of all replicas' logs and what the newest committed metadata
 say of the partition, in a `Led`. `led`: what a leader knows of its followers, beside what the world
 saw arrive, in a `Lead`. `isr-proposal`: a leader's AlterPartition arrives at a controller, as a

@@ -1,8 +1,8 @@
 """Invariants of brokers' sessions with the active controller, over what a simulated world sees.
 
-They read events that no node traces (`harness/sim/session_sight.py`): heartbeats, registrations and
-their answers as they arrive, beside what the active controller has appended and committed. What its
-own broker asks of it passes no network, and is left out.
+They read events that no node traces (`harness/sim/sights/sessions.py`): heartbeats, registrations
+and their answers as they arrive, beside what the active controller has appended and committed. What
+its own broker asks of it passes no network, and is left out.
 """
 
 from __future__ import annotations

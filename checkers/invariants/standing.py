@@ -1,6 +1,6 @@
 """Invariants of when a replica stands for election, what it asks of others, and its votes.
 
-They read events that no node traces (`harness/sim/standing_sight.py`): `role`, the state that it
+They read events that no node traces (`harness/sim/sights/standing.py`): `role`, the state that it
 enters, and its time-outs; `peer-asked`, it sends another replica a request, and `peer-answered`,
 the last one is answered or fails; `vote-asked`, another asks for its vote, and `vote-answered`, it
 answers that; `timer-seen`, its timer, and when it has something to do (`quorum_polls.py`);

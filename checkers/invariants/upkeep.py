@@ -1,6 +1,6 @@
 """Invariants of what a node does in its own time, on its disks, and nobody waits for.
 
-They read events that no node traces (`harness/sim/upkeep_sight.py`): `checkpoint-seen`, a high
+They read events that no node traces (`harness/sim/sights/upkeep.py`): `checkpoint-seen`, a high
 watermark that has stood for so long and what the checkpoint on the disk has; `cleaning-seen`, for
 how long log and snapshots have been larger than is kept; `file-left`, a file of a snapshot that is
 neither being written nor waits to be removed; `move-seen`, a replica begins its way to another log
@@ -9,9 +9,9 @@ a log of a partition, or a future log; `request-late`, a request that a node too
 ago and has not answered, and for how long it was to wait; `watch-left`, how many Fetch sessions or
 requests a broker watches partitions for that are over.
 
-Of `harness/sim/start_sight.py`: `start-seen`, what a node has of a log, and what it would find.
+Of `harness/sim/sights/starts.py`: `start-seen`, what a node has of a log, and what it would find.
 
-Of `harness/sim/folder_sight.py`: `directory-used`, a log directory, whether its broker has opened
+Of `harness/sim/sights/folders.py`: `directory-used`, a log directory, whether its broker has opened
 it, and folders there of which it has no log, or files that their logs do not know; `epochs-seen`,
 the leader epochs of a log, and those in its file; `point-seen`, the recovery point of a log, up to
 where a power loss leaves the log, and an index below that it changes; `point-moved`, that point,
@@ -20,7 +20,7 @@ and what its checkpoints say; `producers-seen`, what a log remembers of producer
 batches that it has of them; `indexes-seen`, a segment, both of its indexes, and whether nothing
 more is appended to it.
 
-Of `harness/sim/retention_sight.py`: `segment-deleted`, a segment that a leader's log has no more;
+Of `harness/sim/sights/retention.py`: `segment-deleted`, a segment that a leader's log has no more;
 `segment-due`, the first one of a log, which is committed, for how long it has been due, and how
 often its broker checks. Each has the age of the segment's newest record, by the clock of its host,
 and how large the log is without it.

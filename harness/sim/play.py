@@ -37,22 +37,22 @@ from harness.run.plan_backend import Watch, world_of
 from harness.run.recorder import Journal, Recorder
 from harness.run.strands.player import Player
 from harness.run.strands.progress import Act
-from harness.sim.answer_sight import AnswerWatch
-from harness.sim.description_polls import DescriptionPolls
 from harness.sim.findings import Violation, Violations, generalise
-from harness.sim.folder_sight import FolderWatch
-from harness.sim.image_sight import ImageWatch
-from harness.sim.partition_sight import PartitionWatch
 from harness.sim.placement import PLACEMENT, misplacements
-from harness.sim.quorum_polls import QuorumPolls
-from harness.sim.replica_sight import ReplicaWatch
-from harness.sim.retention_sight import RetentionWatch
-from harness.sim.session_sight import SessionWatch
-from harness.sim.shutdown_sight import ShutdownWatch
-from harness.sim.start_sight import StartWatch
-from harness.sim.upkeep_sight import UpkeepWatch
-from harness.sim.what_ifs import WhatIfs
-from harness.sim.world_sight import watch
+from harness.sim.requests.quorum_polls import QuorumPolls
+from harness.sim.requests.what_ifs import WhatIfs
+from harness.sim.sights.answers import AnswerWatch
+from harness.sim.sights.descriptions import DescriptionPolls
+from harness.sim.sights.folders import FolderWatch
+from harness.sim.sights.images import ImageWatch
+from harness.sim.sights.partitions import PartitionWatch
+from harness.sim.sights.replicas import ReplicaWatch
+from harness.sim.sights.retention import RetentionWatch
+from harness.sim.sights.sessions import SessionWatch
+from harness.sim.sights.shutdowns import ShutdownWatch
+from harness.sim.sights.starts import StartWatch
+from harness.sim.sights.upkeep import UpkeepWatch
+from harness.sim.sights.world import watch
 from nemeses.base import Injection
 from workloads.base import LeaderTracker
 

@@ -17,8 +17,8 @@ from cluster.backends.sim.world import SimWorld
 from cluster.node.ports import Clock
 from cluster.node.runtime.clock import LoopClock
 from cluster.systems.kraft import KraftSystem
-from harness.sim.image_sight import ImageWatch
-from harness.sim.world_sight import watch
+from harness.sim.sights.images import ImageWatch
+from harness.sim.sights.world import watch
 
 STEADY = {"controller.quorum.fetch.timeout.ms": 5_000, "broker.session.timeout.ms": 60_000}
 """No stall of a busy machine deposes a leader of real processes, or fences a broker."""

@@ -10,7 +10,7 @@ from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.backends.sim.world import SimWorld
-from harness.sim.world_sight import watch
+from harness.sim.sights.world import watch
 from nemeses.base import Injection, View
 from nemeses.drive import inject
 from tests.views import StubView

@@ -19,11 +19,11 @@ from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.protocol.data_messages import OffsetForLeaderEpochRequest
 from cluster.node.protocol.messages import UpdateFeaturesRequest
 from harness.plan.document import from_document
-from harness.sim.answer_sight import AnswerWatch
-from harness.sim.quorum_polls import error_of
-from harness.sim.right_quorum_requests import question, why_wrong
+from harness.sim.requests.quorum_polls import error_of
+from harness.sim.requests.right_quorum import question, why_wrong
+from harness.sim.requests.wrong_quorum import WRONG as WRONG_OF_QUORUMS
 from harness.sim.runner import run
-from harness.sim.wrong_quorum_requests import WRONG as WRONG_OF_QUORUMS
+from harness.sim.sights.answers import AnswerWatch
 from tests.checkers.invariants.watching import QUIET, broken, broken_by, found_in
 from tests.cluster.node.kraft.dynamic import add_request, dynamic_world, send, voter_ids
 from workloads.data.wrong_requests import WRONG, errors_of, has_rows

@@ -8,8 +8,8 @@ import pytest
 
 from checkers.invariants.replicas import REPLICATION, Lead, Led, Proposal
 from cluster.node.log.types import OffsetAndEpoch
-from harness.sim import replica_sight
-from harness.sim.replica_sight import ReplicaWatch
+from harness.sim.sights import replicas as replica_sight
+from harness.sim.sights.replicas import ReplicaWatch
 from tests.checkers.invariants.watching import broken_by
 
 LED = Led(

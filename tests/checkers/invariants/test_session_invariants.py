@@ -21,7 +21,7 @@ from cluster.node.protocol.messages import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from harness.sim.session_sight import SessionWatch
+from harness.sim.sights.sessions import SessionWatch
 from tests.checkers.invariants.watching import broken_by
 
 

@@ -10,7 +10,7 @@ from cluster.node.kraft.messages import DescribeQuorumResponse
 from cluster.node.kraft.quorum.states import Follower
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint
-from harness.sim.world_sight import Descriptions
+from harness.sim.sights.world import Descriptions
 from tests.checkers.invariants.watching import QUIET, broken, found_in
 
 SIZES = {"size_bytes": 5_000, "kept_bytes": 3_000, "interval_ms": 2_000.0}

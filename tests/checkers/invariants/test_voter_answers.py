@@ -25,7 +25,7 @@ from cluster.node.protocol.messages import (
     i8,
     i16,
 )
-from harness.sim.world_sight import VoterAnswers
+from harness.sim.sights.world import VoterAnswers
 from tests.checkers.invariants.watching import found_in
 
 LATE = ErrorCode.request_timed_out

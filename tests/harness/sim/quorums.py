@@ -14,8 +14,8 @@ from cluster.node.kraft.quorum.leader_state import Leader
 from harness.plan.document import from_document
 from harness.run.phases import Run, conduct
 from harness.run.recorder import Recorder
-from harness.sim.image_sight import ImageWatch
-from harness.sim.world_sight import watch
+from harness.sim.sights.images import ImageWatch
+from harness.sim.sights.world import watch
 from tests.harness.world import Journal
 
 

@@ -19,8 +19,8 @@ from cluster.node.controller.records.kinds import BrokerRegistrationChangeRecord
 from cluster.node.log.data.directory_checkpoints import read_clean_shutdown
 from cluster.node.protocol.messages import CreatableReplicaAssignment
 from cluster.systems.kraft import REGISTRATION
-from harness.sim.image_sight import ImageSight, ImageWatch, image_of
 from harness.sim.runner import run_plan
+from harness.sim.sights.images import ImageSight, ImageWatch, image_of
 from harness.sim.swarm.draw import draw
 from tests.cluster.node.controller.fakes import alter, creatable, create, describe
 from tests.harness.sim.quorums import Quorum, campaign

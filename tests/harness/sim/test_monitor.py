@@ -16,7 +16,7 @@ from cluster.node.kraft.messages import (
 )
 from cluster.node.log.metadata.log import Log
 from cluster.node.ports import Endpoint
-from harness.sim.world_sight import Arrivals
+from harness.sim.sights.world import Arrivals
 from tests.harness.sim.quorums import Quorum, campaign
 from tests.harness.sim.scan import scan
 

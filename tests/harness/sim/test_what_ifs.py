@@ -10,10 +10,10 @@ from checkers.invariants.answers import ClusterDescribed, StateDecides, WrongRef
 from checkers.invariants.watcher import Watcher
 from cluster.mutants import apply_mutant
 from cluster.node.protocol import messages as m
-from harness.sim.broker_view import differences
-from harness.sim.metadata_walk import walk
-from harness.sim.replica_sight import _knows_epoch
-from harness.sim.what_ifs import WhatIfs
+from harness.sim.requests.metadata_walk import walk
+from harness.sim.requests.what_ifs import WhatIfs
+from harness.sim.sights.broker_view import differences
+from harness.sim.sights.replicas import _knows_epoch
 from tests.cluster.node.broker.cluster_of_brokers import TWO_DIRECTORIES, Brokers
 from workloads.data.wrong_requests import WRONG
 

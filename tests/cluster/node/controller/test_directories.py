@@ -15,7 +15,7 @@ from cluster.node.controller.metadata.registrations import (
 from cluster.node.controller.metadata.state import UNASSIGNED_DIRECTORY
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import messages as m
-from harness.sim.image_sight import Changes, image_of
+from harness.sim.sights.images import Changes, image_of
 from tests.cluster.node.controller.brokers import ELR, Brokers, assign, heartbeat
 from tests.cluster.node.controller.fakes import metadata
 

@@ -42,7 +42,7 @@ from cluster.node.protocol.messages import (
     MetadataRequest,
     UpdateFeaturesRequest,
 )
-from harness.sim.description_polls import broker_rows, known_brokers, partition_rows
+from harness.sim.sights.descriptions import broker_rows, known_brokers, partition_rows
 from workloads.data.wrong_requests import WRONG, errors_of, has_rows
 
 _BROKERS: Final = 1

@@ -15,7 +15,7 @@ from cluster.backends.sim.world import SimWorld
 from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH
 from cluster.node.log.data.directory_checkpoints import CLEAN_SHUTDOWN_FILE, NO_EPOCH
 from cluster.node.protocol.messages import BrokerRegistrationRequest
-from harness.sim.folder_sight import disk_of, replicas_of
+from harness.sim.sights.folders import disk_of, replicas_of
 
 
 class ShutdownWatch:

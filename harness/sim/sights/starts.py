@@ -33,7 +33,7 @@ from cluster.node.log.metadata.log import Log
 from cluster.node.log.storage.epoch_cache import LeaderEpochCache
 from cluster.node.log.types import METADATA_TOPIC
 from cluster.node.ports import nothing
-from harness.sim.folder_sight import disk_of
+from harness.sim.sights.folders import disk_of
 
 _EVERY_MS: Final = 250.0
 _LATE_MS: Final = 30 * 24 * 3600 * 1000

@@ -37,7 +37,7 @@ from cluster.node.protocol.data_messages import (
     ProduceRequest,
     wants_response,
 )
-from harness.sim.folder_sight import disk_of, replicas_of
+from harness.sim.sights.folders import disk_of, replicas_of
 
 _OFTEN_MS: Final = 1_000.0
 _SELDOM: Final = round((CHECKPOINT_MS + SLACK_MS) / _OFTEN_MS)

@@ -18,14 +18,14 @@ from cluster.node.assembly import Node
 from cluster.node.controller.metadata.feature_levels import is_elr_enabled
 from cluster.node.controller.metadata.registrations import is_static
 from cluster.node.controller.metadata.state import MetadataState
-from harness.sim.decided_requests import (
+from harness.sim.requests.decided import (
     Decision,
     answer,
     decisions,
     described_settings,
     settings,
 )
-from harness.sim.metadata_walk import walk
+from harness.sim.requests.metadata_walk import walk
 from workloads.data.wrong_requests import WRONG, errors_of
 
 _EVERY_MS: Final = 20.0

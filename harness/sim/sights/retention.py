@@ -22,7 +22,7 @@ from cluster.node.log.data.data_config import DataLogConfig
 from cluster.node.log.data.data_log import DataLog
 from cluster.node.log.data.data_segment import DataSegment
 from cluster.node.protocol.data_messages import DeleteRecordsRequest
-from harness.sim.folder_sight import replicas_of
+from harness.sim.sights.folders import replicas_of
 
 _LOOK_MS: Final = 1_000.0
 _LOOKS_MIN: Final = 3

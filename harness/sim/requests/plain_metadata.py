@@ -30,10 +30,19 @@ ALL_BROKERS: Final = ConfigResource(BROKER, "")
 UNASSIGNED, LOST, MIGRATING = (UUID(int=number) for number in range(3))
 """Directories that are none (DirectoryId)."""
 NOBODY: Final = -1
+NEW, END = 9_000, 1_000_000
+"""Numbers of brokers and topics that no world has."""
+NOWHERE: Final = UUID(int=99)
 Maps = dict[str, dict[Any, Any]]
 Pairs = Iterable[tuple[object, object]]
 """What there is, and what is right."""
 May = Callable[[int], bool]
+
+
+def rows_as(kind: Any, rows: Any) -> tuple[Any, ...]:
+    """Return rows as another kind with the same names of fields."""
+    names = [field.name for field in fields(kind)]
+    return tuple(kind(**{name: getattr(row, name) for name in names}) for row in rows)
 
 
 def maps_of(state: MetadataState) -> Maps:

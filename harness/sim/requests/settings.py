@@ -11,7 +11,7 @@ from cluster.node.controller.configs import definitions
 from cluster.node.controller.configs.describe import describe_configs
 from cluster.node.controller.metadata.state import ConfigResource, MetadataState
 from cluster.node.protocol import messages
-from harness.sim.plain_metadata import (
+from harness.sim.requests.plain_metadata import (
     ALL_BROKERS,
     BROKER,
     MIN_ISR,

@@ -32,7 +32,7 @@ from cluster.node.protocol.data_messages import (
     ProduceResponse,
 )
 from cluster.node.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
-from harness.sim.folder_sight import headers, replicas_of
+from harness.sim.sights.folders import headers, replicas_of
 
 _FOLLOWS = "replica-follower"
 _MOVING = "replica-moving"

@@ -33,9 +33,9 @@ from cluster.node.controller.metadata.state import (
 )
 from cluster.node.controller.records import MetadataRecord, decode_record, encode_record
 from cluster.node.controller.records.frame import record_version
-from harness.sim.decided_requests import Decision, result_of
-from harness.sim.plain_metadata import Change, Plain, maps_of
-from harness.sim.right_requests import changes
+from harness.sim.requests.decided import Decision, result_of
+from harness.sim.requests.plain_metadata import Change, Plain, maps_of
+from harness.sim.requests.right import changes
 from workloads.data.wrong_requests import errors_of
 
 _STEPS: Final = 12

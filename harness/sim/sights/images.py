@@ -48,7 +48,7 @@ from cluster.node.controller.partitions.leadership import (
 from cluster.node.controller.partitions.partition_change import RECOVERING
 from cluster.node.controller.records.kinds import NO_LEADER
 from cluster.values import valueclass
-from harness.sim.broker_view import differences
+from harness.sim.sights.broker_view import differences
 
 K = TypeVar("K")
 V = TypeVar("V")

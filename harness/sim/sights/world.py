@@ -41,7 +41,7 @@ from cluster.node.kraft.quorum.states import Follower
 from cluster.node.kraft_version import KRAFT_VERSION
 from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.messages import UpdateFeaturesRequest
-from harness.sim.standing_sight import StandingWatch
+from harness.sim.sights.standing import StandingWatch
 
 
 def watch(

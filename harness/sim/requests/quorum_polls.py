@@ -31,8 +31,8 @@ from cluster.node.kraft.quorum.states import Follower, Unattached
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft_version import KRAFT_VERSION
 from cluster.node.protocol.messages import UpdateFeaturesRequest
-from harness.sim.right_quorum_requests import question, why_wrong
-from harness.sim.wrong_quorum_requests import WRONG
+from harness.sim.requests.right_quorum import question, why_wrong
+from harness.sim.requests.wrong_quorum import WRONG
 
 _DESCRIBE: Final = DescribeQuorumRequest()
 _EVERY_MS: Final = 20.0
