@@ -102,7 +102,6 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:log.metadata.log:Log._should_roll:always:1": (
         "each batch of a metadata log has its leader's time, which is never below 0"
     ),
-    "X:controller.core.appending:Appender._go_on:left-out:2": _ONE_PART,
     "X:controller.brokers.broker_lifecycle:BrokerHeartbeatManager.note_arrival:always:0": (
         "a heartbeat is taken in the turn in which it came, and makes the session: nothing here "
         "holds the queue, and of an epoch that nobody has nobody looks for a session"

@@ -287,14 +287,15 @@ def _mutation(site: Site, function: FunctionType) -> tuple[CodeType, str]:
     path = _path_of(site.module)
     tree = ast.parse(path.read_text(encoding="utf-8"))
     definition = dict(_functions(tree))[site.function]
-    places = [n for n in _in_text_order(definition) if site.operator in _operators(n)]
-    place = places[site.number]
-    before = ast.unparse(place).splitlines()[0]
+    nodes = _in_text_order(definition)
+    place = [n for n in nodes if site.operator in _operators(n)][site.number]
+    statements = [n for n in nodes[: nodes.index(place) + 1] if isinstance(n, ast.stmt)]
+    texts = [ast.unparse(n).splitlines()[0][:80] for n in dict.fromkeys((place, statements[-1]))]
     _Change(place, site.operator).generic_visit(tree)
     ast.fix_missing_locations(tree)
     code = _code_of(compile(tree, str(path), "exec", dont_inherit=True), function.__code__)
     where = f"{site.module}, line {site.line}"
-    return code, f"{OPERATORS[site.operator]} ({where}): {before[:80]}"
+    return code, f"{OPERATORS[site.operator]} ({where}): {' in '.join(texts)}"
 
 
 class _Change(ast.NodeTransformer):

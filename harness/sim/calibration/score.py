@@ -89,6 +89,7 @@ def merge(earlier: Document, document: Document) -> dict[str, Any]:
     trials = {row["mutant"]: row for row in (*earlier["trials"], *document["trials"])}
     budgets = (each.get("budget_s", 0.0) for each in (earlier, document))
     return {
+        **earlier,
         **document,
         "mutants": sorted(trials),
         "budget_s": max(budgets),

@@ -1,6 +1,7 @@
 """Calibrations: trials are blind, stored and continued; the score says what was found and lost."""
 
 import json
+import re
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,6 @@ from cluster.mutants import find
 from cluster.mutants.equivalents import EQUIVALENT
 from harness.page_sections import read_section
 from harness.sim.calibration import calibration as module
-from harness.sim.calibration import calibration as trial
 from harness.sim.calibration import score
 from harness.sim.calibration.calibration import (
     Calibration,
@@ -68,27 +68,26 @@ def test_what_the_last_calibration_found_is_found_again(tmp_path):
 
 @pytest.fixture
 def short_worlds(monkeypatch):
-    monkeypatch.setattr(trial, "draw", partial(draw, duration_ms=1000))
+    monkeypatch.setattr(module, "draw", partial(draw, duration_ms=1000))
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_worlds")
 def test_a_mutant_is_found_in_the_world_that_the_true_node_passes():
     tried = try_mutant("M15", 0, SHORT_S)
-    assert tried.found is not None
     assert (tried.found.property, tried.layer) == ("majority-durable", "consensus")
     assert try_clean(tried.found.seed).verdict in {"PASS", "UNDER-EXERCISED"}
 
 
 @pytest.mark.usefixtures("short_worlds")
 def test_what_clients_see_is_heeded_alone(monkeypatch):
-    asked = frozenset().union(*(trial._blackbox(draw(seed)) for seed in range(20)))
+    asked = frozenset().union(*(module._blackbox(draw(seed)) for seed in range(20)))
     assert {"linearizable", "durability", "log", "metadata-answered"} <= asked
     assert not asked & {"majority-durable", "isr", "replica-logs", "records"}
-    monkeypatch.setattr(trial, "_blackbox", lambda _: frozenset({"majority-durable"}))
+    monkeypatch.setattr(module, "_blackbox", lambda _: frozenset({"majority-durable"}))
     both = try_mutant("M15", 0, SHORT_S)
     assert both.found == both.alone
-    monkeypatch.setattr(trial, "_blackbox", lambda _: frozenset({"majority-counted"}))
+    monkeypatch.setattr(module, "_blackbox", lambda _: frozenset({"majority-counted"}))
     other = try_mutant("M15", 0, SHORT_S)
     assert other.found == replace(both.found, cpu_s=other.found.cpu_s)
     assert other.alone.property == "majority-counted"
@@ -219,8 +218,16 @@ def test_the_page_of_docs_has_the_stored_calibration():
     assert rows == list(score.section(read_calibration(LAST)))
 
 
-def test_every_equivalent_mutant_is_a_place_of_the_node():
-    assert [mutant for mutant in EQUIVALENT if find(mutant).id != mutant] == []
+def test_each_mechanical_mutant_is_the_change_that_was_measured_or_argued():
+    last = read_calibration(LAST)
+    titles = last["equivalent"] | {row["mutant"]: row["title"] for row in last["trials"]}
+    moved = [m for m in titles if text_of(find(m).title) != text_of(titles[m])]
+    assert moved == [], "rename these to where their changes are now, or measure them again"
+    assert {*EQUIVALENT} - {*titles} == set()
+
+
+def text_of(title):
+    return re.sub(r", line \d+\)", ")", title)
 
 
 EARLIER = {"budget_s": 15.0, "first_seed": 0, "clean": [asdict(CleanTrial(0, "PASS", None))]}
