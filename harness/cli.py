@@ -31,7 +31,6 @@ from harness.signals.interrupt import signals_interrupt
 from harness.terminal.output import EXIT_UNREAD, Output, UnreadError, current, guard, wants_colour
 
 _COMMANDS = {
-    "bisect": ("shrink:bisect", "Find the releases of Kafka's raft that have a plan's violation."),
     "calibrate": ("calibrate:calibrate", "Measure which faulty nodes the drawn worlds find."),
     "campaign": ("listing:campaign", "Print a named campaign: a plan in TOML."),
     "check": ("judge:check", "Judge a stored run again, or a lone history file."),
@@ -64,7 +63,7 @@ which takes over a second.
 
 
 _FINISHING = {
-    *("bisect", "calibrate", "check", "cleanup", "gate", "ladder"),
+    *("calibrate", "check", "cleanup", "gate", "ladder"),
     *("replay", "reproduce", "run", "shrink", "sim"),
 }
 """Commands that run to their end even when the reader of their output has gone."""

@@ -253,7 +253,6 @@ def test_the_records_of_a_snapshot(tmp_path):
         ("replay", "x"),
         ("shrink", "x"),
         ("reproduce", "x"),
-        ("bisect", "x", "--kafka-versions", "4.3.1"),
         ("calibrate",),
         ("gate", "x"),
         ("report", "x"),
