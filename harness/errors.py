@@ -70,7 +70,6 @@ _EXPECTED = frozenset(
         "porcupine_py.operations:HistoryError",
         "results.store.files:StoreError",
         "results.judge.jvm:JvmError",
-        "results.catalogue.query:QueryError",
         "results.judge.session:SparkError",
         "workloads.registry:WorkloadError",
     }

@@ -16,9 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from checkers.verdict import Status
-from cluster.names import unknown
 from harness.commands.options import (
-    FILE,
     Group,
     Number,
     json_option,
@@ -56,7 +54,7 @@ def _filters(command: _F) -> _F:
 
 @click.group(cls=Group)
 def runs() -> None:
-    """Look at stored runs: list, show, compare, query, export and remove them."""
+    """Look at stored runs: list, show, compare and remove them."""
 
 
 @runs.command("list")
@@ -200,64 +198,6 @@ def _ask(found: Sequence[Removal], *, can_ask: bool) -> None:
 
 def _megabytes(size_bytes: int) -> str:
     return f"{size_bytes / 1e6:,.1f} MB"
-
-
-@runs.command()
-@click.argument("target", type=FILE, metavar="[FILE]", required=False)
-@click.option("--to", "uri", metavar="URI", help="Copy all tables of each run below this instead.")
-@click.option(
-    "--table",
-    type=click.Choice(["runs", "checks"]),
-    default="runs",
-    show_default=True,
-    help="A row for each run, or for each check of each run.",
-)
-@_filters
-@runs_option
-def export(target: Path | None, uri: str | None, table: str, runs: Path, **wanted: Any) -> int:
-    """Write the catalogue to a file, or the tables of runs to an object store.
-
-    FILE ends in .parquet, .csv or .json (a list of objects); URI is one of pyarrow's file systems.
-    """
-    from harness.commands.exports import FORMATS, copy_tables, write_table  # noqa: PLC0415  (imports pyarrow's formats)
-    from results.catalogue.rows import checks_table, runs_table  # noqa: PLC0415
-
-    if uri is not None and target is None:
-        entries = _list_entries(runs, wanted)
-        copy_tables(entries, uri)
-        click.echo(f"{len(entries)} runs")
-        return 0
-    if target is None or uri is not None:
-        raise UsageError("give a FILE or --to URI")
-    if target.suffix not in FORMATS:
-        raise UsageError(f"{target}: {unknown('ending', target.suffix, FORMATS)}")
-    entries = _list_entries(runs, wanted)
-    rows = checks_table(entries) if table == "checks" else runs_table(entries)
-    write_table(rows, target)
-    click.echo(f"{target}: {rows.num_rows} rows")
-    return 0
-
-
-@runs.command()
-@click.argument("sql", metavar="SQL")
-@_filters
-@json_option
-@runs_option
-def query(sql: str, runs: Path, *, as_json: bool, **wanted: Any) -> int:
-    """Answer a query in SQL over the tables runs, checks, operations, events, records and figures.
-
-    It runs in this process, by DuckDB (pip install duckdb), and needs no JVM.
-    """
-    from harness.commands.exports import rows_of  # noqa: PLC0415
-    from results.catalogue.query import query as answer  # noqa: PLC0415
-
-    found = answer(sql, _list_entries(runs, wanted))
-    rows = rows_of(found)
-    if as_json:
-        print_document(rows)
-        return 0
-    _print_table(found.column_names, [list(map(_render, row.values())) for row in rows])
-    return 0
 
 
 def _print_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -22,27 +22,20 @@ whether that can be believed is the gate's business.
 | `recovery_s` | float64, null | the longest |
 | `signed` | bool | whether there is a signature; whose it is, the gate says |
 | `folder` | string | |
-
-The table `checks` has a row for each check of each run: `run`, `checker`, `status`, `summary`,
-`operations`, `anomalies` (how many), `judging_s`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 from checkers.runs.exercised import NAME as EXERCISED
 from checkers.runs.statistics import NAME as STATISTICS
 from checkers.runs.statistics import READS
 from checkers.verdict import CheckResult
-from results.report.junit import times_s
 from results.store.facts import asked_of, builds_of, matches, started_of
 from results.store.files import StoreError
 from results.store.folders import Walk
@@ -132,15 +125,6 @@ def catalogue(root: Path, wanted: Filter | None = None, found: Walk | None = Non
     return [entry for entry in entries if wanted is None or wanted.takes(entry.row, entry.builds)]
 
 
-def refuse_namesakes(names: Iterable[str]) -> None:
-    """Raise StoreError where runs cannot be told apart by their names."""
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise StoreError(
-                f"{count} runs are called {name!r:.100}: choose one, by a filter or --runs"
-            )
-
-
 def entry_of(store: RunStore) -> Entry:
     """Read what a run says about itself. No stored content raises."""
     try:
@@ -200,49 +184,6 @@ def _row(
         signed=store.signature_path.exists(),
         folder=_text(str(store.folder)),
     )
-
-
-_KINDS = {
-    "str": pa.string(),
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "bool": pa.bool_(),
-    "dt.datetime": pa.timestamp("s", tz="UTC"),
-}
-RUNS_SCHEMA = pa.schema([(f.name, _KINDS[str(f.type).partition(" |")[0]]) for f in fields(Row)])
-CHECKS_SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in ("run", "checker", "status", "summary")),
-        *((name, pa.int64()) for name in ("operations", "anomalies")),
-        ("judging_s", pa.float64()),
-    ]
-)
-
-
-def runs_table(entries: Iterable[Entry]) -> pa.Table:
-    """Return the catalogue as a table."""
-    return pa.Table.from_pylist([asdict(entry.row) for entry in entries], RUNS_SCHEMA)
-
-
-def checks_table(entries: Iterable[Entry]) -> pa.Table:
-    """Return the checks of all runs as a table."""
-    rows = [
-        {
-            "run": entry.row.run,
-            "checker": _text(check.checker),
-            "status": str(check.status),
-            "summary": _text(check.summary),
-            "operations": _int(check.operations),
-            "anomalies": len(check.anomalies),
-            "judging_s": time_s,
-        }
-        for entry in entries
-        if entry.results is not None
-        for check, time_s in zip(
-            entry.results.checks, times_s(entry.results, len(entry.results.checks)), strict=True
-        )
-    ]
-    return pa.Table.from_pylist(rows, CHECKS_SCHEMA)
 
 
 def _figures(check: CheckResult | None) -> Mapping[str, Any]:

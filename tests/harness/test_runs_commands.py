@@ -1,21 +1,15 @@
 """`kraftprobe runs`: the catalogue on the command line."""
 
-import csv
 import datetime as dt
 import json
 import os
 import re
 import shlex
-import shutil
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from harness.commands.exports import write_table
 from harness.commands.prune import choose
-from results.catalogue.fault_figures import SCHEMAS
 from results.catalogue.rows import catalogue
 from results.store.files import StoreError
 from results.store.pruning import removal_of
@@ -91,70 +85,6 @@ def test_diff_shows_what_differs_and_nothing_else(root):
 def test_what_is_no_run_is_one_line(tmp_path, command):
     result = runs(*(part.format(x=tmp_path) for part in command), code=2)
     assert result.output == f"kraftprobe: {tmp_path}: this is not the folder of a run\n"
-
-
-def test_tables_of_runs_are_copied_below_a_uri(root, tmp_path):
-    uri = f"file://{tmp_path}/a%20b"
-    assert runs("export", "--to", uri, "--runs", root, "--verdict", "FAIL").stdout == "1 runs\n"
-    (folder,) = (tmp_path / "a b").glob("*/*")
-    stored = {file.name for file in (root / "synthetic/bad/history.parquet").iterdir()}
-    figures = {f"{name}.parquet" for name in SCHEMAS}
-    assert {file.name for file in folder.iterdir()} == {
-        *("runs.parquet", "checks.parquet"),
-        *stored,
-        *figures,
-    }
-    (row,) = pq.read_table(folder / "runs.parquet").to_pylist()
-    assert (row["run"], row["verdict"]) == ("bad", "FAIL")
-
-
-def test_runs_of_one_name_overwrite_each_other_in_no_copy(root, tmp_path):
-    (root / "later").mkdir()
-    (root / "synthetic").rename(root / "later" / "synthetic")
-    shutil.copytree(root / "later", root / "earlier")
-    refused = runs("export", "--to", f"file://{tmp_path}/there", "--runs", root, code=2)
-    assert "2 runs are called 'synthetic/20261121T010203Z-seed7'" in refused.stderr
-
-
-@pytest.mark.parametrize("uri", ["runs", "ftp://host/runs", "file:runs", "file:///proc/runs"])
-def test_a_uri_that_cannot_be_is_one_line(root, uri):
-    refused = runs("export", "--to", uri, "--runs", root, code=2)
-    assert (refused.stdout, refused.stderr.count("\n")) == ("", 1)
-
-
-def test_no_cell_of_a_csv_is_a_formula(tmp_path):
-    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "a=b"]
-    write_table(pa.table({"campaign": texts, "nodes": [-1] * 5}), tmp_path / "a.csv")
-    with (tmp_path / "a.csv").open() as file:
-        rows = [(row["campaign"], row["nodes"]) for row in csv.DictReader(file)]
-    assert rows == [(f"'{text}", "-1") for text in texts[:4]] + [("a=b", "-1")]
-
-
-def test_export_writes_what_its_ending_says(root, tmp_path):
-    for ending in ("csv", "json", "parquet"):
-        result = runs("export", tmp_path / f"a.{ending}", "--runs", root)
-        assert result.stdout == f"{tmp_path / f'a.{ending}'}: 3 rows\n"
-    with (tmp_path / "a.csv").open() as file:
-        from_csv = [row["run"] for row in csv.DictReader(file)]
-    from_json = [row["run"] for row in json.loads((tmp_path / "a.json").read_text())]
-    from_parquet = pq.read_table(tmp_path / "a.parquet")["run"].to_pylist()
-    assert from_csv == from_json == from_parquet == names(root)
-    checks = runs("export", tmp_path / "c.parquet", "--table", "checks", "--runs", root)
-    assert checks.exit_code == 0
-    assert "unknown ending '.xls'" in runs("export", tmp_path / "a.xls", code=2).output
-
-
-def test_query_prints_rows_or_json(root):
-    pytest.importorskip("duckdb", reason="DuckDB is not installed (make test installs it)")
-    sql = "SELECT verdict, count(*) AS n, max(started) AS t FROM runs GROUP BY 1 ORDER BY 1"
-    rows = json.loads(runs("query", sql, "--runs", root, "--json").stdout)
-    assert [(row["verdict"], row["n"]) for row in rows] == [("FAIL", 1), ("PASS", 2)]
-    table = runs("query", sql, "--runs", root).stdout.splitlines()
-    assert table[0].split() == ["verdict", "n", "t"]
-    assert runs("query", "SELEC", "--runs", root, code=2).output.count("\n") == 1
-    sql = "SELECT sum(nodes) * 10000001 AS n FROM runs"
-    assert json.loads(runs("query", sql, "--runs", root, "--json").stdout) == [{"n": 90000009}]
-    assert runs("query", sql, "--runs", root).stdout.split() == ["n", "90000009"]
 
 
 def prune(root, *options, code=0):
@@ -304,7 +234,6 @@ def test_a_folder_without_a_chain_is_no_run_to_remove(root):
 
 @pytest.mark.slow
 def test_the_commands_of_the_page_work(root, tmp_path, monkeypatch):
-    pytest.importorskip("duckdb", reason="DuckDB is not installed (make test installs it)")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").symlink_to(root)
     (root / "quick").symlink_to(root / "synthetic")

@@ -1,19 +1,14 @@
 """The catalogue shows what runs say about themselves, whatever they say."""
 
 import json
-from dataclasses import asdict
 
 import pytest
 from factory import make_run
 
 from results.catalogue.rows import (
-    CHECKS_SCHEMA,
-    RUNS_SCHEMA,
     Filter,
     catalogue,
-    checks_table,
     entry_of,
-    runs_table,
 )
 from results.judge.pipeline import judge
 
@@ -128,14 +123,3 @@ def test_hostile_figures_and_names_are_rows_too(tmp_path):
     entry = entry_of(store)
     assert (entry.row.workload, entry.row.nodes, entry.row.seed) == (" [2J ", None, None)
     assert (entry.row.ok, entry.row.faults, entry.row.read_p99_ms) == (None, "", None)
-    assert runs_table([entry]).num_rows == 1
-
-
-def test_tables_hold_a_row_for_each_run_and_each_check(root):
-    entries = catalogue(root)
-    runs, checks = runs_table(entries), checks_table(entries)
-    assert runs.schema == RUNS_SCHEMA
-    assert checks.schema == CHECKS_SCHEMA
-    assert runs.to_pylist() == [asdict(entry.row) for entry in entries]
-    assert checks.num_rows == sum(len(e.results.checks) for e in entries if e.results)
-    assert runs_table([]).num_rows == checks_table([]).num_rows == 0
