@@ -42,11 +42,15 @@ from checkers.nodes.replica_traces import trace_anomalies
 from checkers.partition_logs.columns import CONFIGURE, POLL, POLL_ALL, RENEW, SEND, UNCLEAN
 from checkers.run_input import RunInput
 from checkers.runs.faults import active_between, fault_spans, named_faults, phases
+from checkers.transactions.atomic_rules import LATE, READ, READ_ALL, READ_UNCOMMITTED, TXN
+from checkers.transactions.list_append import WRITER
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "replica-logs"
 _FAULTS_MAX = 4
+_TRANSACTIONS = frozenset({TXN, TXN + LATE, READ, READ_ALL, READ_UNCOMMITTED})
+"""Operations that are steps of `checkers.transactions`, and keep what they show when ok."""
 _MISSING_MAX = 5
 """Records that one replica lacks which are explained; all are counted."""
 
@@ -68,6 +72,10 @@ class _Replica:
             for batch in self.log.batches
             for number, value in enumerate(batch.values)
         }
+
+    @cached_property
+    def texts(self) -> frozenset[str | None]:
+        return frozenset(self.values.values())
 
     @property
     def begin(self) -> int:
@@ -221,28 +229,40 @@ class _Owed:
     """What the history says that replicas in sync must hold."""
 
     def __init__(self, run: RunInput, acks: str) -> None:
-        self.records: dict[str, dict[int, tuple[str, int, Operation]]] = defaultdict(dict)
-        """Partition -> offset -> value, since when that is certain, the operation that says so."""
+        self.records: dict[str, dict[int | str, tuple[str, int, Operation]]] = defaultdict(dict)
+        """Partition -> offset -> value, since when that is certain, the operation that says so.
+
+        A transaction's steps name no offset: then the value, wherever it is."""
         self.polled: dict[tuple[str, str], int] = {}
         """(partition, node) -> when its last `poll-all` after the heal was invoked."""
         final_ns = dict(phases(run.notes)).get("final-reads", INFINITY_NS)
         for operation in run.operations:
-            if operation.type is not EventType.OK or operation.key is None:
+            if operation.type is not EventType.OK:
                 continue
-            if operation.f == SEND and acks == "all" and operation.offset is not None:
+            if operation.f in _TRANSACTIONS:
+                self._add_steps(operation)
+            elif operation.key is None:
+                continue
+            elif operation.f == SEND and acks == "all" and operation.offset is not None:
                 sent = operation.input if isinstance(operation.input, list) else [operation.input]
                 for number, value in enumerate(sent):
-                    self._add(operation, operation.offset + number, value)
+                    self._add(operation, operation.key, operation.offset + number, value)
             elif operation.f in (POLL, POLL_ALL) and isinstance(operation.output, dict):
                 for offset, value in operation.output.get("records") or ():
-                    self._add(operation, offset, value)
+                    self._add(operation, operation.key, offset, value)
                 if operation.f == POLL_ALL and operation.invoke_ns >= final_ns and operation.node:
                     self.polled[operation.key, operation.node] = operation.invoke_ns
 
-    def _add(self, operation: Operation, offset: int, value: object) -> None:
-        known = self.records[str(operation.key)]
-        if offset not in known and value is not None:  # which nobody sends: check `log`
-            known[offset] = (str(value), operation.complete_ns, operation)
+    def _add_steps(self, operation: Operation) -> None:
+        for f, key, value in operation.output:
+            values = {"r": value, WRITER: [value]}.get(f) or ()
+            for each in values:
+                self._add(operation, str(key), str(each), each)
+
+    def _add(self, operation: Operation, key: str, place: int | str, value: object) -> None:
+        known = self.records[key]
+        if place not in known and value is not None:  # which nobody sends: check `log`
+            known[place] = (str(value), operation.complete_ns, operation)
 
     @property
     def count(self) -> int:
@@ -278,7 +298,7 @@ def _lacking(
         if node not in evidence.partition_logs or node in damaged:
             continue  # reported as missing
         replica = logs.get(node) or _Replica(PartitionLog(node, partition, 0, 0, None, ()))
-        end, start = replica.log.end_offset, replica.log.start_offset
+        end = replica.log.end_offset
         if node in members.in_sync and end < highest:
             text = (
                 f"{partition}: the log of {node}, which is in the ISR, ends at offset {end}, below "
@@ -286,37 +306,43 @@ def _lacking(
             )
             anomalies.append(_anomaly("committed-missing", text, replica.log, end, None))
         lacks = [
-            (offset, value, operation)
-            for offset, (value, since_ns, operation) in sorted(owed.records[partition].items())
-            if offset >= start and since_ns < until[node] and not _holds(replica, offset, value)
+            (place, value, operation)
+            for place, (value, since_ns, operation) in sorted(owed.records[partition].items())
+            if since_ns < until[node] and not _holds(replica, place, value)
         ]
         count += len(lacks)
-        for offset, value, operation in lacks[:_MISSING_MAX]:
-            anomalies.append(_unheld(run, replica, offset, value, operation, len(lacks)))
+        for place, value, operation in lacks[:_MISSING_MAX]:
+            anomalies.append(_unheld(run, replica, place, value, operation, len(lacks)))
     return anomalies, count
 
 
-def _holds(replica: _Replica, offset: int, value: str) -> bool:
-    kept = value if len(value) <= TEXT_MAX else None
-    return offset in replica.values and replica.values[offset] == kept
+def _holds(replica: _Replica, place: int | str, value: str) -> bool:
+    """Whether a record is there, or below where the log begins."""
+    kept, start = value if len(value) <= TEXT_MAX else None, replica.log.start_offset
+    if isinstance(place, str):
+        return start > 0 or kept in replica.texts
+    return place < start or (place in replica.values and replica.values[place] == kept)
 
 
 def _unheld(
-    run: RunInput, replica: _Replica, offset: int, value: str, operation: Operation, count: int
+    run: RunInput, replica: _Replica, place: int | str, value: str, operation: Operation, count: int
 ) -> Anomaly:
-    log = replica.log
-    held = replica.values.get(offset)
-    there = "" if held is None else f", where it holds {held!r}"
+    log, at = replica.log, ""
+    if isinstance(place, int):
+        held = replica.values.get(place)
+        at = f" at offset {place}" + ("" if held is None else f", where it holds {held!r}")
     did = "acknowledged to producer" if operation.f == SEND else "read by consumer"
+    did = "committed or read by client" if operation.f in (TXN, TXN + LATE) else did
     reign = "" if operation.epoch is None else f", epoch {operation.epoch}"
     text = (
-        f"{log.partition}: the log of {log.node}, which is in sync, lacks {value!r} at offset "
-        f"{offset}{there}; it was {did} {operation.process!r} (operation {operation.index}{reign}, "
+        f"{log.partition}: the log of {log.node}, which is in sync, lacks {value!r}{at}; it was "
+        f"{did} {operation.process!r} (operation {operation.index}{reign}, "
         f"by {operation.node} at {seconds(operation.complete_ns, 3)}), one of {count} such records"
     )
     active = active_between(fault_spans(run.notes), operation.invoke_ns, INFINITY_NS)
     if active:
         text += f"; faults since: {named_faults(active, _FAULTS_MAX)}"
+    offset = place if isinstance(place, int) else log.end_offset
     found = _anomaly("acknowledged-missing", text, log, offset, operation.epoch)
     return {**found, "key": log.partition, "operations": [operation.index]}
 

@@ -252,10 +252,19 @@ def test_a_plan_that_a_run_stored_keeps_what_followed_from_it():
     assert from_document(stored) == from_document({"campaign": "c"})
 
 
-@pytest.mark.parametrize(("workload", "judged"), [("set", 1), ("log", 1), ("register", 0)])
-def test_decisions_about_partitions_are_judged_where_a_workload_creates_some(workload, judged):
-    names = [spec.name for spec in checks_for(plan(workload=workload))]
-    assert names.count("isr") == judged
+_ALL, _OF_KAFKA = (1, 1), ("groups", "transactions")
+
+
+@pytest.mark.parametrize(
+    ("workload", "judged"),
+    [("register", (0, 0)), ("set", (1, 0)), ("log", _ALL), *((w, _ALL) for w in _OF_KAFKA)],
+)
+def test_partitions_are_judged_where_a_workload_creates_some_and_logs_where_it_fills_them(
+    workload, judged
+):
+    system = "apache-kafka" if workload in _OF_KAFKA else "kraft"
+    names = [spec.name for spec in checks_for(plan(workload=workload, system=system))]
+    assert (names.count("isr"), names.count("replica-logs")) == judged
 
 
 @pytest.mark.parametrize("schedule", [{}, []])

@@ -141,6 +141,7 @@ class Groups(Topics):
         return (
             CheckSpec("groups", {"protocol": self.protocol}),
             CheckSpec("log", log),
+            CheckSpec("replica-logs"),
             CheckSpec("isr"),
         )
 

@@ -185,7 +185,8 @@ class Transactions(Topics):
         """Transactions are atomic, and each partition is one log."""
         del reads_lag  # of the metadata, which no operation here shows
         open_ms = self.transaction_timeout_ms + _OPEN_MS
-        return (CheckSpec("atomic-appends", {"open_ms": open_ms}), CheckSpec("isr"))
+        atomic = CheckSpec("atomic-appends", {"open_ms": open_ms})
+        return (atomic, CheckSpec("replica-logs"), CheckSpec("isr"))
 
 
 def _reads(keys: Sequence[str]) -> list[Any]:

@@ -132,6 +132,22 @@ def test_a_follower_that_lags_outside_of_the_isr_owes_nothing():
     assert kinds(run) == {}
 
 
+@pytest.mark.parametrize(
+    ("f", "lacking"), [("txn", 2), ("txn-late", 2), ("read", 2), ("zombie", 0), ("offsets", 0)]
+)
+def test_what_a_transaction_wrote_or_read_is_there_at_any_offset(f, lacking):
+    steps = [["r", "d0-0", ["a", "b"]], ["commit", "d0-0", 1001], ["append", "d0-0", "c"]]
+    alike = [log_of(node, batch(0, "b", "a"), batch(3, "c", epoch=1), mark=3) for node in NODES]
+    run = run_of(alike, history((f, 1, steps, steps, None, "n1")))
+    assert "acknowledged-missing" not in kinds(run)
+    lost = [log_of(node, batch(0, "x", "a"), batch(2, "d", epoch=1)) for node in NODES[:1]] + SAME[
+        1:
+    ]
+    found = judged(run_of(lost, history((f, 1, steps, steps, None, "n1")))).anomalies
+    missing = [each for each in found if each["kind"] == "acknowledged-missing"]
+    assert [(each["node"], each["key"]) for each in missing] == [("n1", "d0-0")] * lacking
+
+
 @pytest.mark.parametrize("missing", ["the records", "the log"])
 def test_a_member_of_the_isr_that_lacks_what_was_acknowledged_is_found(missing):
     logs = SAME[:2] + ([] if missing == "the log" else [log_of("n3", batch(0, "a", "b"))])
