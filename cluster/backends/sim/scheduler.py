@@ -79,7 +79,7 @@ class Scheduler:
         self.events = 0
         """How many callbacks have run."""
         self.running: Owner | None = None
-        """The process whose callback runs now."""
+        """The process whose code runs now."""
         self._queue: list[list[Any]] = []
         self._lines: dict[float, deque[Entry]] = {}
         """By delay. The first of each is in the queue, whatever became of it."""
@@ -176,6 +176,7 @@ class Scheduler:
             try:
                 callback()
             except (Exception, StuckError) as error:
+                owner = self.running if isinstance(error, StuckError) else owner
                 if owner is None:
                     raise
                 owner.die(error)

@@ -264,11 +264,16 @@ class SimWorld:
     # -- processes -------------------------------------------------------------------------------
 
     def running(self) -> Iterator[tuple[SimNode, Incarnation, Node]]:
-        """Yield the hosts whose process runs and has opened its log, as one of this repository."""
+        """Yield the hosts whose process runs and has opened its log, as one of this repository.
+
+        What the caller then does is taken for the process's own: it ends if that does not.
+        """
         for host in self.nodes.values():
             process = host.process
             if process is not None and process.runs and process.node is not None:
+                self.scheduler.running = process
                 yield host, process, process.node
+        self.scheduler.running = None
 
     def start(self, name: str, ready: Callable[[str | None], None] | None = None) -> None:
         """Start a dead node; `ready(None)`, or `ready(reason)` if it ends. Raises BackendError."""

@@ -62,7 +62,8 @@ class StartWatch:
         running = list(self._world.running())
         if running:
             self._looks += 1
-            host, _, node = running[self._looks % len(running)]
+            host, process, node = running[self._looks % len(running)]
+            self._world.scheduler.running = process
             if all(_is_still(disk) for disk in host.disks.values()):
                 self._look_at_metadata(host, node.raft._core)
                 manager = node.replicas

@@ -20,7 +20,9 @@ from harness.plan.plan import Bounds
 from harness.plan.schedule import Entry
 from harness.plan.strands import Condition, ScriptedOp, Step, Strand
 from harness.sim.play import play
+from harness.sim.requests import quorum_polls, what_ifs
 from harness.sim.runner import run, run_plan
+from harness.sim.sights import starts
 from harness.sim.swarm.draw import draw
 from nemeses import drive
 from tests.harness.sim.plans import read_script, sim_plan
@@ -110,13 +112,24 @@ def test_a_world_with_too_many_callbacks_ends_whatever_is_wanted(wanted):
     assert result.verdict is not Status.PASS
 
 
-def test_a_node_that_does_not_return_from_an_event_is_a_finding(monkeypatch):
-    def spin(self, batches):
+@pytest.mark.parametrize(
+    ("of", "name"),
+    [
+        (ControlState, "append"),
+        (what_ifs, "answer"),
+        (quorum_polls, "question"),
+        (starts, "ControlState"),
+    ],
+)
+def test_a_node_that_does_not_return_is_a_finding_in_an_event_or_as_it_is_asked(
+    monkeypatch, of, name
+):
+    def spin(*_, **__):
         while True:
             pass
 
     monkeypatch.setattr(loop, "LOOK_S", 0.01)
-    monkeypatch.setattr(ControlState, "append", spin)
+    monkeypatch.setattr(of, name, spin)
     result = run_plan(sim_plan(seed=1, duration_s=2.0))
     found = result.violations[0]
     assert (found.property, found.causes[1]) == (
