@@ -23,7 +23,7 @@ from nemeses.restarts import return_of
 DISK_WIPE = "disk-wipe"
 DAMAGES = frozenset({"bit-flip", "truncate-file", DISK_WIPE})
 """Faults after which the disk of a target has lost its contents."""
-HOLDS_DOWN = DAMAGES | {"kill", "stop", "container-kill", "power-loss", "torn-write"}
+HOLDS_DOWN = DAMAGES | {"kill", "stop", "power-loss", "torn-write"}
 """Faults whose targets are down until their heal."""
 
 _applying: WeakKeyDictionary[Backend, Counter[tuple[str, str]]] = WeakKeyDictionary()
@@ -133,7 +133,7 @@ _REFUSALS: Mapping[str, tuple[str, str]] = {
     "stop": (_NOT_ASKED, _ALREADY),
     "pause": ("it is paused already", _DEAD),
     **dict.fromkeys(
-        ("restart", "container-kill", "bit-flip", "truncate-file", "disk-wipe"),
+        ("restart", "bit-flip", "truncate-file", "disk-wipe"),
         (_ANY, _STARTED_BY_HEAL),
     ),
     **dict.fromkeys(

@@ -32,7 +32,6 @@ from nemeses.links.hold import Hold
 from nemeses.links.partition import Partition
 from nemeses.links.shaping import LINK_FAULTS
 from nemeses.processes.addresses import AddressChange, RoleChange
-from nemeses.processes.containers import ContainerKill
 from nemeses.processes.limits import Limit
 from nemeses.processes.signals import Kill, Pause, Restart, Stop
 from nemeses.processes.upgrade import Upgrade
@@ -48,7 +47,6 @@ _OWN: tuple[Fault, ...] = (
     Upgrade(),
     AddressChange(),
     RoleChange(),
-    ContainerKill(),
     Partition(),
     *LINK_FAULTS.values(),
     Hold(),

@@ -37,15 +37,10 @@ SESSION_MS: Final = 9_000
 """Kafka's default of broker.session.timeout.ms."""
 SLACK_S: Final = 10.0
 LOOK_S: Final = 3.0
-_ALONE: Final = frozenset(
-    {
-        *("kill", "stop", "restart", "upgrade", "address-change", "container-kill"),
-        "finalize",
-    }
-)
+_ALONE: Final = frozenset({"kill", "stop", "restart", "upgrade", "address-change", "finalize"})
 """Faults that keep no broker but their targets from the controller, unless it is one of them: then
 an election follows."""
-_KILLS: Final = frozenset({"kill", "container-kill"})
+_KILL: Final = "kill"
 _CHANGE: Final = "BrokerRegistrationChangeRecord"
 _REGISTRATION: Final = "RegisterBrokerRecord"
 
@@ -134,7 +129,7 @@ class _Due:
 
 def _due_fences(run: RunInput, evidence: Evidence, session_ms: int) -> Iterator[_Due]:
     spans = fault_spans(run.notes)
-    kills = [(s, broker) for s in spans if s.fault in _KILLS and s.verified for broker in s.targets]
+    kills = [(s, broker) for s in spans if s.fault == _KILL and s.verified for broker in s.targets]
     marks = _commit_marks(evidence) if kills else []
     starved = [n.time_ns for n in run.notes if n.f == OWN_DELAYS]
     reigns = _reigns(evidence) if kills else []

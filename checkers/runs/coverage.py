@@ -22,7 +22,7 @@ PHASES = ("steady", "catching-up", "establishing", "electing")
 """Of the protocol: with a leader, behind it, before its epoch is committed, without one."""
 ENDING = frozenset(
     {
-        *("kill", "stop", "container-kill", "power-loss", "torn-write"),
+        *("kill", "stop", "power-loss", "torn-write"),
         *("bit-flip", "truncate-file", "disk-wipe"),
     }
 )

@@ -62,7 +62,7 @@ MISSING = "missing"
 or, with `until`, acted without that condition. `wanted`: the plan asks for what it does."""
 VERBS = frozenset({"wait", "cast", "op", "expect", "heal", "release"})
 """Steps of strands that are no faults."""
-DOWN = frozenset({"kill", "stop", "container-kill", "power-loss", "torn-write", "pause"})
+DOWN = frozenset({"kill", "stop", "power-loss", "torn-write", "pause"})
 """Faults whose targets are dead, or stopped, from when that was measured until the heal begins."""
 DEPOSING = DOWN | {
     *("restart", "upgrade", "address-change", "role-change", "partition", "resign", "voters"),

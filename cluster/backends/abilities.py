@@ -399,22 +399,6 @@ class Roles(Protocol):
         """Let a dead node start with those; BackendError if it lives."""
 
 
-class HostLoss(Protocol):
-    """Hosts that can be lost with every process and rule in them, and come back."""
-
-    async def probe(self) -> Probe:
-        """Lose a throw-away host and see it come back."""
-
-    async def lose(self, node: str) -> None:
-        """Kill the node's host, and so the node: processes and network go, the files stay."""
-
-    async def bring_back(self, node: str) -> None:
-        """Start the host again, and apply again what is in force there; the node stays dead."""
-
-    async def is_there(self, node: str) -> bool:
-        """Whether the host runs now."""
-
-
 @valueclass
 class Abilities:
     """The abilities of one backend; None for those that it lacks, with the reason in `missing`."""
@@ -425,7 +409,6 @@ class Abilities:
     """Of the folder of the metadata, and of what else is in it."""
     detachable: Detachable | None = None
     limits: Limits | None = None
-    hosts: HostLoss | None = None
     requests: Requests | None = None
     releases: Releases | None = None
     """None where nodes are of one release."""

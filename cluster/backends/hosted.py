@@ -123,11 +123,6 @@ class HostedBackend(ProcessBackend):
         self._endpoints[node, "CONTROLLER"] = replace(now, port=port)
         await all_of(self.configure(each) for each in self.nodes)
 
-    async def host_returned(self, node: str) -> None:
-        """Apply again, at once, what is in force in a node's host that was lost and came back."""
-        for prepare in self.before_start:
-            await prepare(node)
-
     # -- ProcessBackend --------------------------------------------------------------------------
 
     async def _start_all(self) -> None:

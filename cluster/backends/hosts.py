@@ -13,9 +13,7 @@ What a provider owes:
 - One host a node, each with an address that no other node has. Peers reach each other there and
   nowhere else. The harness has another address than any node, so that no filter by a node's
   address can touch its path.
-- The host outlives the node's process: killing the node loses no rule, mount or file. Where a host
-  itself can be lost and come back (a container restart), the provider's fault calls
-  `HostedBackend.host_returned(node)`; what is in force is then applied again.
+- The host outlives the node's process: killing the node loses no rule, mount or file.
 - An agent (`cluster.backends.agent`) in each host that `AgentHost.call` reaches; `Host.run` goes
   through it, with the privilege that the place gives its faults. It must find `nft` and
   `Host.interpreter`; `tc` and `iptables` where links are to be shaped.

@@ -24,10 +24,6 @@ class NoPlaceError(BackendError):
     """No node can run in this place, whatever is asked of it: its engine or image is missing."""
 
 
-class HostAwayError(BackendError):
-    """The node's host is lost for now; what is in force there is applied when it returns."""
-
-
 @valueclass
 class Probe:
     """Whether something can work here, found out by trying; for `kraftprobe doctor`."""

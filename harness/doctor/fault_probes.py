@@ -33,7 +33,6 @@ from nemeses.at_once import OutOfTimeError, in_time
 from nemeses.base import Injection, Parameters, View
 from nemeses.links.partition import Partition
 from nemeses.links.shaping import LINK_FAULTS
-from nemeses.processes.containers import ContainerKill
 from nemeses.processes.signals import ProcessFault
 from nemeses.registry import fault_named, needs_of
 
@@ -160,7 +159,7 @@ def _on_trial(plan: Plan, needs: Collection[Need], act: _Act, steps: Steps) -> N
 async def _probe_all(
     backend: Backend, plan: Plan, kinds: Sequence[str], steps: Steps
 ) -> dict[str, Probe]:
-    """Probe link faults beside the others; `container-kill` last, as it ends its container."""
+    """Probe link faults beside the others."""
     view = TrialView(backend, plan.nodes_at("CONTROLLER"))
     found: dict[str, Probe] = {}
 
@@ -169,11 +168,9 @@ async def _probe_all(
             steps.step(f"probing {kind} ({len(found)} of {len(kinds)} done)")
             found[kind] = await _bound(_probe(view, kind, parameters_in(plan, kind)))
 
-    last = [kind for kind in kinds if kind == ContainerKill.name]
     of_links = [kind for kind in kinds if kind in _OF_LINKS]
-    others = [kind for kind in kinds if kind not in (*last, *of_links)]
+    others = [kind for kind in kinds if kind not in of_links]
     await asyncio.gather(probe(of_links), probe(others))
-    await probe(last)
     return {kind: found[kind] for kind in kinds}
 
 

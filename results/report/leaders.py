@@ -23,7 +23,7 @@ EVENTS = frozenset({"start", "state", "fatal"})
 """Events of a trace that begin or end a reign over the metadata quorum."""
 _OF_PARTITION = frozenset({"start", "fatal", "replica-leader", "replica-follower"})
 _STATES = {"replica-leader": "Leader"}
-_ENDS_PROCESS = frozenset({"kill", "container-kill", "power-loss", "torn-write", "disk-wipe"})
+_ENDS_PROCESS = frozenset({"kill", "power-loss", "torn-write", "disk-wipe"})
 """Faults by which a process ends, and traces nothing more until it is healed."""
 
 

@@ -104,7 +104,6 @@ _VERBS: Mapping[str, tuple[str, str]] = {
         "{nodes} was started as a controller again",
     ),
     "pause": ("{nodes} was stopped (SIGSTOP)", "{nodes} went on"),
-    "container-kill": ("the container of {nodes} was killed", "{nodes} was started"),
     "partition": ("{nodes} was cut off", "{nodes} was connected again"),
     "hold": ("messages were held", "the held messages were delivered"),
     "loss": ("links began to lose messages", "the links lost nothing more"),

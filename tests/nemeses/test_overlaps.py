@@ -19,7 +19,7 @@ from nemeses.registry import FAULTS
 from tests.play import play
 from tests.views import bite, mend, refusal
 
-QUICK = sorted(set(FAULTS) - {"limit", "bandwidth", "container-kill"})
+QUICK = sorted(set(FAULTS) - {"limit", "bandwidth"})
 
 
 def healthy(view: WorldView) -> dict[str, object]:

@@ -309,7 +309,7 @@ def test_what_does_not_apply_is_named_with_its_reason(sound):
 
 
 def test_each_fault_leaves_processes_and_leaders_alone_or_is_known_not_to():
-    ending = {"kill", "stop", "container-kill", "power-loss", "torn-write"}
+    ending = {"kill", "stop", "power-loss", "torn-write"}
     ending |= {"restart", "upgrade", "address-change", "role-change"}
     ending |= {"bit-flip", "truncate-file", "disk-wipe", "disk-error", "log-dir-loss"}
     limiting = {"limit", "disk-full"}

@@ -36,7 +36,7 @@ def test_a_reign_lasts_until_its_own_node_says_otherwise():
     assert overlaps(ruled) == [Overlap(30, 50, tuple(ruled))]
 
 
-@pytest.mark.parametrize("fault", ["kill", "container-kill", "power-loss", "disk-wipe"])
+@pytest.mark.parametrize("fault", ["kill", "power-loss", "disk-wipe"])
 def test_a_reign_ends_with_its_process(fault):
     killed = note(40, fault, phase="inject", targets=["n1"])
     placed = [state("n1", 10, "Leader", 1), start("n1", 60, 1), state("n1", 70, "Follower", 2)]

@@ -79,7 +79,7 @@ def test_kafka_in_an_image_that_has_neither_a_shell_nor_a_python_passes(client, 
 
 
 def test_a_patched_node_of_ours_in_an_image_passes_with_clocks_that_lie(client, tmp_path):
-    faults = ("--faults", "clock-jump,container-kill", "--duration", "18")
+    faults = ("--faults", "clock-jump,kill", "--duration", "18")
     folder = passed(client, user_images.of_node(client), tmp_path, *faults)
     for node in ("n1", "n2", "n3"):
         assert user_images.SAID in (folder / f"nodes/{node}/stdout.log").read_text()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cluster.backends.abilities import Abilities, Host
-from cluster.backends.base import BackendError, NodeState, Probe
+from cluster.backends.base import BackendError
 from cluster.backends.docker.docker_hosts import DockerProvider
 from cluster.backends.docker.image import Say
 from cluster.backends.hosted import HostedBackend
@@ -21,60 +21,6 @@ from cluster.backends.machine.disks import FuseDisks
 from cluster.backends.machine.equip import local_machines
 from cluster.backends.terms import Need
 from cluster.systems.base import System
-
-_TABLE = ("inet", "kraftprobe_probe")
-
-
-class ContainerLoss:
-    """See `cluster.backends.abilities.HostLoss`: what was in force in it returns with it."""
-
-    def __init__(self, backend: HostedBackend, provider: DockerProvider) -> None:
-        self._backend = backend
-        self._provider = provider
-
-    async def probe(self) -> Probe:
-        """Kill a container that has a rule, with its node, and see it come back without the rule.
-
-        For clusters that nobody uses yet; takes the last node's.
-        """
-        node = self._backend.nodes[-1]
-        host = self._backend.hosts[node]
-        try:
-            added = await host.run(("nft", "add", "table", *_TABLE))
-            await self.lose(node)
-            away = not await self.is_there(node)
-            await self._provider.bring_back(node)
-            lost = await host.run(("nft", "list", "table", *_TABLE))
-        except (OSError, BackendError) as error:
-            return Probe(possible=False, reason=str(error))
-        if added.exit_code == 0 and away and lost.exit_code != 0:
-            return Probe(possible=True)
-        return Probe(possible=False, reason="a killed container does not come back as a new one")
-
-    async def lose(self, node: str) -> None:
-        if not await self.is_there(node):
-            return
-        if await self._backend.state(node) is not NodeState.DEAD:
-            self._backend.expect_kill(node)
-        await self._provider.lose(node)
-        if await self._backend.state(node) is not NodeState.DEAD:
-            raise BackendError(f"{node} outlived its container")
-
-    async def bring_back(self, node: str) -> None:
-        await self._backend.host_returned(node)  # which begins with `ensure`
-
-    async def is_there(self, node: str) -> bool:
-        return await self._provider.is_there(node)
-
-    async def ensure(self, node: str) -> Mapping[str, str]:
-        """Bring the container back before its node starts, if nobody has; for `before_start`.
-
-        Also where it runs, and an attempt to lose it or to bring it back has failed halfway.
-        """
-        if self._provider.is_away(node) or not await self.is_there(node):
-            await self._provider.bring_back(node)
-            await self._backend.rules.reapply(node)
-        return {}
 
 
 class DockerBackend(HostedBackend):
@@ -130,11 +76,9 @@ class DockerBackend(HostedBackend):
         return {}
 
     def _equip(self) -> Abilities:
-        loss = ContainerLoss(self, self._containers)
-        self.before_start.insert(0, loss.ensure)
         if self._needs_disks:
             self.before_start.append(self._check_disk)
-        return replace(super()._equip(), hosts=loss, disks=self._disks)
+        return replace(super()._equip(), disks=self._disks)
 
     def _machines(self) -> Mapping[str, Host]:
         return {node: host.as_node for node, host in self._containers.hosts.items()}

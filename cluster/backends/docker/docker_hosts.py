@@ -68,11 +68,10 @@ from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts, all_of, pl
 from cluster.backends.localhost import write_files
 from cluster.backends.machine import clocks
 from cluster.backends.processes.records import TRIAL, labels
-from cluster.backends.terms import HostAwayError, NoPlaceError
+from cluster.backends.terms import NoPlaceError
 
 CODE = PurePath("/opt/kraftprobe/code/cluster")
 _INTO_FOLDER = 'cd "$1" || exit; out="$2"; shift 2; exec "$@" >>"$out" 2>&1'
-_STOP_TIMEOUT_S = 5.0
 _ROOT = "0:0"
 _USUAL = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/"}
 """What a container's processes have of variables where an image sets none."""
@@ -117,8 +116,6 @@ class DockerHost:
     async def call(
         self, do: str, payload: bytes = b"", *, timeout_s: float | None = ASK_S, **fields: Any
     ) -> Message:
-        if self.provider.is_away(self.node):
-            raise HostAwayError(f"{self.node}: its container is away")
         return await self.channel.call(do, payload, timeout_s=timeout_s, **fields)
 
     async def pid(self) -> int | None:
@@ -159,7 +156,6 @@ class DockerProvider:
         """By node, once `create` has made them."""
         self._started: list[ExecProcess] = []
         self._nodes: dict[str, ExecProcess] = {}
-        self._away: set[str] = set()
 
     async def create(self, nodes: Sequence[str]) -> Mapping[str, AgentHost]:
         """See `HostProvider.create`. Builds the image first where the engine lacks it."""
@@ -254,28 +250,6 @@ class DockerProvider:
     def node_process(self, node: str) -> ExecProcess | None:
         """The latest process of a node."""
         return self._nodes.get(node)
-
-    # -- containers that are lost and come back --------------------------------------------------
-
-    async def lose(self, node: str) -> None:
-        """Kill the whole container: its processes, its network namespace and what is set there."""
-        self._away.add(node)
-        await in_thread(self._kill, self.hosts[node])
-
-    async def bring_back(self, node: str) -> None:
-        """Start the container again, with the address and the files that it had."""
-        host = self.hosts[node]
-        await host.hang_up()
-        await self._start_containers(host)
-        self._away.discard(node)
-
-    def is_away(self, node: str) -> bool:
-        """Whether `lose` was called last."""
-        return node in self._away
-
-    async def is_there(self, node: str) -> bool:
-        """Whether the engine says that the node's container runs."""
-        return await in_thread(self._is_running, self.hosts[node].container)
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -413,17 +387,6 @@ class DockerProvider:
     def _first_process(container: Container) -> int:
         container.reload()
         return int(container.attrs["State"]["Pid"])
-
-    @staticmethod
-    def _is_running(container: Container) -> bool:
-        container.reload()
-        return bool(container.attrs["State"]["Running"])
-
-    @staticmethod
-    def _kill(host: DockerHost) -> None:
-        host.container.kill()
-        for container in filter(None, (host.container, host.root)):
-            container.wait(timeout=_STOP_TIMEOUT_S)
 
 
 def _remove_all(client: docker.DockerClient, run_id: str) -> None:

@@ -20,7 +20,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from cluster.backends.abilities import Host
 from cluster.backends.base import BackendError, Link
 from cluster.backends.hosts import all_of
-from cluster.backends.terms import HostAwayError
 
 _Act = Callable[[str, list[str]], Awaitable[None]]
 
@@ -58,10 +57,7 @@ class LinkRules:
             await self._nft(node, self._whole_table(node))
 
     async def ensure(self, node: str) -> None:
-        """Write the table anew if the host has lost it, as when its firewall was loaded anew.
-
-        A host that was itself lost, and nothing reached it meanwhile, wants `reapply`.
-        """
+        """Write the table anew if the host has lost it, as when its firewall was loaded anew."""
         listed = await self._hosts[node].run(("nft", "list", "set", "inet", self._table, "dropped"))
         if listed.exit_code != 0:
             self._uncounted.update(link for link in self._cut if link[1] == node)
@@ -164,10 +160,7 @@ class LinkRules:
         )
 
     async def _nft(self, node: str, script: str) -> None:
-        try:
-            done = await self._hosts[node].run(("nft", "-f", "-"), stdin=script.encode())
-        except HostAwayError:
-            return  # nothing reaches it, and `ensure` writes the table when it returns
+        done = await self._hosts[node].run(("nft", "-f", "-"), stdin=script.encode())
         if done.exit_code != 0:
             raise BackendError(f"{node}: nft refused: {done.complaint(0)}")
 

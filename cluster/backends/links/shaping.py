@@ -23,7 +23,6 @@ from cluster.backends.links.probe import LinkProber
 from cluster.backends.links.rules import table_name
 from cluster.backends.links.shapes import PERFECT, try_shape
 from cluster.backends.packages import install
-from cluster.backends.terms import HostAwayError
 
 _MARK = 0x6B70
 """Of packets that the shaper repeats, so that they are not queued again."""
@@ -83,27 +82,21 @@ class HostShaping:
     async def reapply(self, node: str) -> None:
         """Let a host's rules and its shaper be as the links prescribe. Raises BackendError."""
         async with self._locks[node]:
-            try:
-                await self._reapply(node)
-            except HostAwayError:
-                return  # no packets come from it or reach it; `ensure` is called when it returns
-
-    async def _reapply(self, node: str) -> None:
-        await self._lose(node)
-        orders = {
-            self._hosts[target].address: _order(shape)
-            for (source, target), shape in sorted(self._shapes.items())
-            if source == node and _needs_shaper(shape)
-        }
-        if orders or node in self._queued:
-            host = self._hosts[node]
-            await host.call(
-                "shape", links=orders, queue=self._queue, mark=_MARK, address=host.address
-            )
-            self._queued.add(node)
-            await self._queue_packets(node, tuple(orders))
-            if not orders:
-                self._queued.discard(node)
+            await self._lose(node)
+            orders = {
+                self._hosts[target].address: _order(shape)
+                for (source, target), shape in sorted(self._shapes.items())
+                if source == node and _needs_shaper(shape)
+            }
+            if orders or node in self._queued:
+                host = self._hosts[node]
+                await host.call(
+                    "shape", links=orders, queue=self._queue, mark=_MARK, address=host.address
+                )
+                self._queued.add(node)
+                await self._queue_packets(node, tuple(orders))
+                if not orders:
+                    self._queued.discard(node)
 
     async def remove(self) -> None:
         """Take every rule away; for hosts that outlive the run. Raises BackendError."""

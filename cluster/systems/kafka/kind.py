@@ -223,7 +223,7 @@ KIND = SystemKind(
     reads_at="CLIENT",
     reads_lag=True,
     # Its nodes dial each other's own addresses (KIP-853): no proxy of `local` stands between them.
-    faults={"local": _ANYWHERE, "netns": _HOSTS, "docker": _HOSTS | {"container-kill"}},
+    faults={"local": _ANYWHERE, "netns": _HOSTS, "docker": _HOSTS},
     # Those of SCRAM are in the metadata, which no controller has before it has spoken to others.
     mechanisms=frozenset({PLAIN}),
     traced=TRACED,

@@ -40,8 +40,6 @@ from harness.sim.runner import run
 from results.store.model import RunResults
 
 _NS_PER_MS = 1e6
-_INSTEAD = {"container-kill": "kill"}
-"""Faults of real backends -> the nearest fault of the simulated world."""
 _NOT_SIMULATED = frozenset({"limit"})
 _JITTER_MS = 250.0
 """Range of the jitter in the first round with one; it grows with each round."""
@@ -170,12 +168,11 @@ def convert_to_sim(plan: Plan, seed: int, strands: tuple[Strand, ...]) -> Plan:
 
 
 def _strand(act: Acted, random: Random, jitter_ms: float, *, by_role: bool) -> Strand:
-    fault = _INSTEAD.get(act.fault, act.fault)
     parameters = {key: value for key, value in act.parameters.items() if key != "targets"}
-    if fault == "kill":
+    if act.fault == "kill":
         parameters["keep"] = "everything"
     targets = ""
-    if "targets" in act.parameters or act.fault in _INSTEAD:
+    if "targets" in act.parameters:
         nodes = ",".join(f"node:{node}" for node in act.targets)
         targets = act.role if by_role and act.role else nodes
     at_ms = max(0.0, act.at_ms + random.uniform(-jitter_ms, jitter_ms))
@@ -183,7 +180,7 @@ def _strand(act: Acted, random: Random, jitter_ms: float, *, by_role: bool) -> S
     if for_ms is not None and jitter_ms:
         for_ms = round(for_ms * random.uniform(0.7, 1.3), 1)
     return Strand(
-        round(at_ms, 1), (Step(fault, targets=targets, for_ms=for_ms, options=parameters),)
+        round(at_ms, 1), (Step(act.fault, targets=targets, for_ms=for_ms, options=parameters),)
     )
 
 

@@ -22,20 +22,16 @@ from hosted_nodes import (
 )
 from waiting import eventually, works
 
-from cluster.backends.abilities import ClockSetting, DiskFault, LinkShape
-from cluster.backends.base import BackendError, NodeState
+from cluster.backends.abilities import ClockSetting, DiskFault
+from cluster.backends.base import BackendError
 from cluster.backends.cleanup import find_leftovers
 from cluster.backends.docker import engine
-from cluster.backends.docker.docker_hosts import DockerProvider
 from cluster.backends.docker.image import IMAGE_LABEL, ensure_image
 from cluster.backends.docker.leftovers import find_things
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.machine.mounts import mounts
-from nemeses.drive import heal_all, inject
-from nemeses.registry import fault_named
 from tests.play import play
 from tests.running import running
-from tests.views import StubView, bite, mend
 
 pytestmark = pytest.mark.slow
 
@@ -111,77 +107,6 @@ async def test_a_cut_link_is_silent_in_its_own_direction_and_the_harness_passes(
     assert await works(backend, link)
 
 
-@play("with_containers")
-async def test_a_container_that_was_killed_comes_back_with_the_rules_that_were_in_force(
-    backend: HostedBackend,
-):
-    provider = backend.provider
-    assert isinstance(provider, DockerProvider)
-    link = ("n1", "n2")
-    await backend.cut_links([link])
-    table = ("nft", "list", "set", "inet", backend.rules._table, "dropped")
-    rules = (await backend.hosts["n2"].run(table)).stdout
-    assert backend.hosts["n1"].address in rules.decode()
-    backend.expect_kill("n2")
-    await provider.lose("n2")
-    assert not await provider.is_there("n2")
-    await backend.kill("n2")
-    assert await backend.state("n2") is NodeState.DEAD
-    await provider.bring_back("n2")
-    assert (await backend.hosts["n2"].run(table)).exit_code != 0, "its namespace is a new one"
-    await backend.host_returned("n2")
-    assert (await backend.hosts["n2"].run(table)).stdout == rules
-    await backend.start("n2")
-    assert await ask(backend, "n2", b"hi") == b"hi"
-    assert (await backend.measure_link(link, 0.2)).silent
-    assert await works(backend, ("n2", "n1"))
-    assert backend.unexpected_deaths() == ()
-
-
-@play("with_containers")
-async def test_partitions_and_the_loss_of_a_container_compose(backend: HostedBackend):
-    view = StubView(backend)
-    links = {("n1", "n2"), ("n2", "n1")}
-    shaping = backend.abilities().shaping
-    assert shaping is not None
-    await shaping.shape({("n2", "n1"): LinkShape(delay_ms=150)})
-    lost = await bite(view, "container-kill", {"targets": "leader"})
-    assert lost.detail["containers"] == {"n2": False}
-    assert await backend.state("n2") is NodeState.DEAD
-    cut = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
-    assert cut.applied, "links may be cut while a host is away"
-    back = await mend(view, lost)
-    assert back.detail["still_cut"] == ["n1->n2", "n2->n1"]
-    for link in links:
-        assert (await backend.measure_link(link, 0.2)).silent
-
-    again = await bite(view, "container-kill", {"targets": "leader"})
-    await mend(view, cut)
-    assert backend.links_cut() == frozenset()
-    await mend(view, again)
-    for link in links:
-        assert await works(backend, link)
-    slow = (await shaping.measure(("n2", "n1"))).round_trip_ms
-    assert slow is not None
-    assert slow > 140, "its packets are delayed again"
-
-    await inject(view, "container-kill", {"targets": "leader"})
-    view.active.clear()  # as if it had been cancelled
-    assert [healed.verified for healed in await heal_all(view)] == [True]
-    assert await ask(backend, "n2", b"hi") == b"hi"
-    assert backend.unexpected_deaths() == ()
-
-
-@play("with_containers")
-async def test_the_loss_of_a_container_is_probed_on_the_last_node(backend: HostedBackend):
-    before = await backend.process("n1")
-    probe = await fault_named("container-kill").probe(StubView(backend))
-    assert probe.possible, probe.reason
-    assert await backend.process("n1") == before
-    assert await backend.state("n2") is NodeState.DEAD
-    assert backend.unexpected_deaths() == ()
-
-
 @pytest.mark.skipif(
     not os.access("/dev/fuse", os.R_OK | os.W_OK),
     reason="no access to /dev/fuse: sudo chmod 666 /dev/fuse",
@@ -211,14 +136,6 @@ def test_clocks_disks_and_limits_of_a_node_in_a_container(
             await disks.clear("n1", DiskFault.FULL)
             await clocks.set("n1", ClockSetting(rate=11.0))
             await backend.kill("n1")
-            hosts = abilities.hosts
-            assert hosts is not None
-            await hosts.lose("n1")
-            await disks.set("n1", DiskFault.FULL, {})
-            await hosts.bring_back("n1")
-            full = await own.run(("sh", "-c", f"echo much >{data}/file"))
-            assert b"No space left on device" in full.stderr, "the mount is there again"
-            await disks.clear("n1", DiskFault.FULL)
             await backend.start("n1")
             readings = []
             for _ in range(2):

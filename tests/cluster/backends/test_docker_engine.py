@@ -6,7 +6,7 @@ import threading
 from ipaddress import IPv4Network
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import docker
 import pytest
@@ -16,7 +16,6 @@ from requests.exceptions import ConnectionError as RequestsConnectionError
 from cluster.backends.base import BackendError
 from cluster.backends.dependencies import PACKAGE, requirements
 from cluster.backends.docker import engine, leftovers
-from cluster.backends.docker.docker_backend import ContainerLoss
 from cluster.backends.docker.docker_hosts import DockerProvider
 from cluster.backends.docker.image import ensure_image
 from cluster.backends.docker.network import routed_networks
@@ -149,30 +148,6 @@ def test_a_lost_engine_is_one_line_with_what_is_left_and_what_to_do(quick: Path,
     assert f"kraftprobe cleanup --runs {tmp_path}/runs" in line
     assert line.endswith(f"kraftprobe check {run}")
     assert "check" not in asyncio.run(DockerProvider(run, "trial-1").wait_until_lost())
-
-
-@play(asyncio.run)
-async def test_a_container_whose_loss_failed_is_used_again():
-    away = {"n1"}
-
-    class Provider:
-        is_away = staticmethod(away.__contains__)
-
-        async def is_there(self, _: str) -> bool:
-            return True
-
-        async def bring_back(self, node: str) -> None:
-            away.remove(node)
-
-    class Rules:
-        async def reapply(self, node: str) -> None:
-            assert node not in away
-            applied.append(node)
-
-    applied: list[str] = []
-    backend = cast("Any", SimpleNamespace(rules=Rules()))
-    await ContainerLoss(backend, cast("Any", Provider())).ensure("n1")
-    assert (away, applied) == (set(), ["n1"])
 
 
 def test_a_rootless_engine_is_refused():

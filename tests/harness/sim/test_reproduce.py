@@ -120,8 +120,8 @@ EVENTS = journal(
     (6.1, INFO, "pause", injected(1, "n3", verified=False)),
     (7.0, INVOKE, "limit", {"phase": "inject", "entry": 2, "parameters": {}}),
     (7.1, OK, "limit", injected(2, "n3")),
-    (8.0, INVOKE, "container-kill", {"phase": "inject", "entry": 3, "parameters": {}}),
-    (8.1, OK, "container-kill", injected(3, "n1")),
+    (8.0, INVOKE, "stop", {"phase": "inject", "entry": 3, "parameters": {"targets": "random"}}),
+    (8.1, OK, "stop", injected(3, "n1")),
 )
 
 
@@ -134,7 +134,7 @@ def test_the_faults_are_those_that_bit_when_they_did():
 
     assert [(act.fault, act.role, act.at_ms, act.for_ms) for act in red.acted] == [
         ("kill", "leader", 2000.0, 2000.0),
-        ("container-kill", "follower", 7000.0, None),
+        ("stop", "follower", 7000.0, None),
     ]
     assert red.left_out == ("limit",)
     assert red.wanted == {"invariants", "one-vote", "committed-prefix"}
@@ -146,7 +146,7 @@ def test_the_nearest_plan_does_what_the_run_did():
     assert (nearest.backend, nearest.seed, nearest.duration_s) == ("sim", 3, 20)
     assert [(strand.at_ms, *strand.steps) for strand in nearest.strands] == [
         (2000.0, Step("kill", targets="leader", for_ms=2000.0, options={"keep": "everything"})),
-        (7000.0, Step("kill", targets="follower", options={"keep": "everything"})),
+        (7000.0, Step("stop", targets="follower", options={})),
     ]
 
 
