@@ -51,7 +51,7 @@ _COMMANDS = {
     "report": ("judge:report", "Write the report of a judged run again, and print its path."),
     "run": ("run:run", "Run a campaign: cluster up, clients and faults, heal, judge, report."),
     "shrink": ("shrink:shrink", "Shrink a failing plan and print its story."),
-    "runs": ("runs:runs", "List, show, compare and remove stored runs."),
+    "runs": ("runs:runs", "List and show stored runs."),
     "sim": ("sim:sim", "Run simulated clusters in virtual time, from seeds or a plan."),
     "snapshot": ("dump:snapshot", "Look into a snapshot of the metadata log."),
 }

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from checkers.verdict import Status
 from harness.commands.options import (
     Group,
-    Number,
     json_option,
     runs_option,
     shown_options,
 )
-from harness.errors import EXIT_USAGE, UsageError
+from harness.errors import UsageError
 from harness.judge.stored_runs import report_unread
 from harness.terminal.answers import Shown, print_document
 from results.catalogue.rows import DAMAGED, NOT_JUDGED, Entry, Filter, catalogue, entry_of
 from results.store.folders import Walk, is_run, walk
 from results.store.model import one_line
-from results.store.pruning import Removal, remove
 from results.store.run_store import RunStore
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -54,7 +49,7 @@ def _filters(command: _F) -> _F:
 
 @click.group(cls=Group)
 def runs() -> None:
-    """Look at stored runs: list, show, compare and remove them."""
+    """Look at stored runs: list and show them."""
 
 
 @runs.command("list")
@@ -63,34 +58,28 @@ def runs() -> None:
 @runs_option
 def list_(runs: Path, *, shown: Shown, **wanted: Any) -> int:
     """List runs: what ran, on which build, and with which verdict."""
-    entries = _list_entries(runs, wanted)
+    found = walk([runs]) if runs.is_dir() else Walk()
+    report_unread(found)
+    entries = catalogue(runs, Filter(**wanted), found)
     if shown is Shown.QUIET:
         for entry in entries:
             click.echo(entry.row.folder)
+    elif shown is Shown.JSON:
+        print_document([entry.row.to_json() for entry in entries])
+    elif not entries:
+        click.echo(f"no runs in {runs}")
     else:
-        _print_list(entries, runs, as_json=shown is Shown.JSON)
+        _print_table(entries)
     return 0
 
 
-def _list_entries(folder: Path, wanted: Mapping[str, Any]) -> list[Entry]:
-    """List the stored runs that are wanted; what was not looked into is named on stderr."""
-    found = walk([folder]) if folder.is_dir() else Walk()
-    report_unread(found)
-    return catalogue(folder, Filter(**wanted), found)
-
-
-def _print_list(entries: Sequence[Entry], folder: Path, *, as_json: bool) -> None:
-    """Print runs, each with its name, as a table, or as JSON."""
-    if as_json:
-        print_document([entry.row.to_json() for entry in entries])
-        return
-    if not entries:
-        click.echo(f"no runs in {folder}")
-        return
+def _print_table(entries: Sequence[Entry]) -> None:
     columns = ("workload", "system", "build", "backend", "nodes", "seed", "mutant", "ok", "verdict")
-    cells = [[each.store.name, *(getattr(each.row, name) for name in columns)] for each in entries]
-    texts = [["" if value is None else str(value) for value in of_run] for of_run in cells]
-    _print_table(("run", *columns), texts)
+    table = Table("run", *columns, box=None)
+    for entry in entries:
+        values = [entry.store.name, *(getattr(entry.row, name) for name in columns)]
+        table.add_row(*(Text("" if value is None else str(value)) for value in values))
+    Console(width=_WIDTH, soft_wrap=True).print(table)
 
 
 @runs.command()
@@ -98,7 +87,11 @@ def _print_list(entries: Sequence[Entry], folder: Path, *, as_json: bool) -> Non
 @json_option
 def show(run: Path, *, as_json: bool) -> int:
     """Show one run: its figures, its build, and each of its checks."""
-    entry = _entry(run)
+    if not run.is_dir() or not is_run(run):
+        raise UsageError(f"{run}: this is not the folder of a run")
+    store = RunStore(run)
+    store.plan()  # what is damaged is an error here, where one run is asked for
+    entry = entry_of(store)
     checks = () if entry.results is None else entry.results.checks
     if as_json:
         document = {
@@ -116,124 +109,6 @@ def show(run: Path, *, as_json: bool) -> int:
     for check in checks:
         click.echo(f"{check.status:<18} {check.checker}: {_render(check.summary)}")
     return 0
-
-
-@runs.command()
-@click.argument("first", type=click.Path(path_type=Path), metavar="RUN")
-@click.argument("second", type=click.Path(path_type=Path), metavar="RUN")
-@json_option
-def diff(first: Path, second: Path, *, as_json: bool) -> int:
-    """Compare two runs: what differs in their plans, figures and checks.
-
-    Exit code 0 also where they differ; two runs always do.
-    """
-    left, right = (_comparable(_entry(path)) for path in (first, second))
-    unlike = {
-        name: [left.get(name), right.get(name)]
-        for name in dict.fromkeys([*left, *right])
-        if left.get(name) != right.get(name)
-    }
-    if as_json:
-        print_document(unlike)
-        return 0
-    width = max(map(len, unlike), default=0)
-    for name, (before, after) in unlike.items():
-        click.echo(f"{_render(name):<{width}}  {_render(before)}  →  {_render(after)}")
-    if not unlike:
-        click.echo("nothing differs")
-    return 0
-
-
-@runs.command()
-@_filters
-@click.option(
-    "--older-than", "days", type=Number(0, 36_500), metavar="DAYS", help="Only older ones."
-)
-@click.option(
-    "--keep",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Keep the N newest of each campaign, of those that are chosen.",
-)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@json_option
-@runs_option
-def prune(
-    runs: Path, days: float | None, keep: int | None, *, yes: bool, as_json: bool, **wanted: Any
-) -> int:
-    """Remove runs, and nothing in their folders that Kraftprobe did not make.
-
-    Which ones must be said: by age, by number to keep, or by any of the filters. Asks before it
-    removes anything; where nobody can be asked, --yes is needed.
-    """
-    from harness.commands.prune import choose, removals  # noqa: PLC0415  (imports backends)
-
-    if days is None and keep is None and not any(wanted.values()):
-        raise UsageError("say which runs: --older-than, --keep or a filter such as --verdict")
-    entries = choose(_list_entries(runs, wanted), days, keep, dt.datetime.now(dt.UTC))
-    found, refused = removals(entries, dt.datetime.now(dt.UTC))
-    if not as_json:
-        for removal in found:
-            click.echo(f"{removal.store.folder}: {_megabytes(removal.size_bytes)}")
-        if not found:
-            click.echo("nothing to remove")
-    if found and not yes:
-        _ask(found, can_ask=not as_json)
-    left = [line for removal in found for line in remove(removal)]
-    for line in (*refused, *left):
-        click.echo(f"kraftprobe: {line}", err=True)
-    if as_json:
-        rows = [{"folder": str(r.store.folder), "bytes": r.size_bytes} for r in found]
-        print_document({"removed": rows, "refused": refused, "left": left})
-    return EXIT_USAGE if refused else 0
-
-
-def _ask(found: Sequence[Removal], *, can_ask: bool) -> None:
-    size = _megabytes(sum(removal.size_bytes for removal in found))
-    text = f"remove {len(found)} run{'s' * (len(found) != 1)}, {size}?"
-    if not can_ask or not sys.stdin.isatty():
-        raise UsageError(f"{text} nobody is there to be asked; give --yes")
-    click.confirm(text, abort=True, err=True)
-
-
-def _megabytes(size_bytes: int) -> str:
-    return f"{size_bytes / 1e6:,.1f} MB"
-
-
-def _print_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    table = Table(*(escape(_render(name)) for name in names), box=None)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    Console(width=_WIDTH, soft_wrap=True).print(table)
-
-
-def _entry(path: Path) -> Entry:
-    if not path.is_dir() or not is_run(path):
-        raise UsageError(f"{path}: this is not the folder of a run")
-    store = RunStore(path)
-    store.plan()  # what is damaged is an error here, where one run is asked for
-    return entry_of(store)
-
-
-def _comparable(entry: Entry) -> Mapping[str, Any]:
-    """Flatten a run to names and plain values."""
-    plan = dict(entry.store.plan())
-    plan.pop("checks", None)
-    found: dict[str, Any] = {}
-    _flatten("plan", plan, found)
-    found |= {name: value for name, value in entry.row.to_json().items() if name != "folder"}
-    if entry.results is not None:
-        for check in entry.results.checks:
-            found[f"check {check.checker}"] = f"{check.status}: {check.summary}"
-    return found
-
-
-def _flatten(prefix: str, value: object, found: dict[str, Any]) -> None:
-    if isinstance(value, dict) and value:
-        for name, inner in value.items():
-            _flatten(f"{prefix}.{name}", inner, found)
-    else:
-        found[prefix] = value
 
 
 def _render(value: object) -> str:

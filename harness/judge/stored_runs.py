@@ -265,12 +265,6 @@ def _complete_evidence(store: RunStore, prefix: str) -> None:
         click.echo(f"{prefix}evidence: {problem}", err=True)
 
 
-def cleanup_of(folder: Path) -> str:
-    """Return the command that ends what a run left, wherever its folder is."""
-    folder = folder.resolve()
-    return f"kraftprobe cleanup --runs {shlex.quote(str(folder))} --run {shlex.quote(folder.name)}"
-
-
 def complete(store: RunStore, nodes: tuple[str, ...]) -> list[str]:
     """Store these nodes' evidence; returns one line for each node without any or with damage.
 
@@ -279,8 +273,10 @@ def complete(store: RunStore, nodes: tuple[str, ...]) -> list[str]:
     from cluster.backends.cleanup import find_leftovers  # noqa: PLC0415  (a file has no nodes)
     from harness.evidence import node_disks  # noqa: PLC0415
 
-    run = store.folder.resolve().name
+    folder = store.folder.resolve()
+    run = folder.name
     if find_leftovers(run_id=run):
-        raise UsageError(f"nodes of {run} still run; end them first: {cleanup_of(store.folder)}")
+        end = f"kraftprobe cleanup --runs {shlex.quote(str(folder))} --run {shlex.quote(run)}"
+        raise UsageError(f"nodes of {run} still run; end them first: {end}")
     node_disks.conceal(store, nodes)
     return node_disks.collect(store, nodes)

@@ -130,7 +130,7 @@ class RunStore:
 
         `inputs`: see `input_digests`. In a run that was not recorded to its end,
         files without a record are recorded now, as found: plan, journal and what nodes left. Others
-        may be a user's, and what is recorded is ours to remove (results/store/pruning.py).
+        may be a user's.
         """
         try:
             with self.lock():

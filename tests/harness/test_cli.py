@@ -623,7 +623,7 @@ def test_gate_takes_a_campaign_and_the_working_folder(runs, monkeypatch):
     ("words", "completions"),
     [
         ("kraftprobe ga", {"gate"}),
-        ("kraftprobe runs pr", {"prune"}),
+        ("kraftprobe runs li", {"list"}),
         ("kraftprobe gate --pol", {"--policy"}),
         ("kraftprobe runs list --verdict UN", {"UNKNOWN", "UNDER-EXERCISED"}),
     ],
