@@ -2,7 +2,7 @@
 
 A simulated world feeds them live, with access to logs and disks (`Sight`). For a stored run of any
 backend the check `invariants` feeds them the traces, logs and quorum-state files that the nodes
-left. Each class names the events that it reads, and its source.
+left. Each names the events that it reads, and its source.
 
 | name | says | order | stored |
 |---|---|---|---|
@@ -39,7 +39,7 @@ contradict each other; `node`, each node's own; `cause`, the events that allowed
 it. No invariant needs to know which of two events of different nodes came first. stored: whether it
 can be judged from what nodes leave, or needs the bytes on a disk at the moment of an event.
 
-Simulated worlds alone are judged by the others, on what no trace holds; their classes say by what:
+Simulated worlds alone are judged by the others, on what no trace holds; they say by what:
 
 | file | invariants of |
 |---|---|

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from checkers.invariants.descriptions import DESCRIPTIONS
-from checkers.invariants.fold import Broken, Invariant, rules_of
+from checkers.invariants.fold import Broken, Invariant, rule, rules_of
 from checkers.invariants.producers import PRODUCERS
 from checkers.invariants.sight import NO_NODE, Fields
 
@@ -52,51 +52,41 @@ _ACCUSING: Final = frozenset(
 """Errors by which a node calls a request wrong, or says that it failed at it by itself."""
 
 
-class FeatureKept(Invariant):
-    """A level of a feature that a controller says is finalized is in its metadata."""
+@rule("feature-answer", "KIP-584, UpdateFeatures; FeatureControlManager.java")
+def feature_kept(node: str, fields: Fields) -> Broken | None:
+    """A level of a feature that a controller says is finalized is in its metadata.
 
-    name = "feature-kept"
-    source = "KIP-584, UpdateFeatures; FeatureControlManager.java"
-
-    def on_feature_answer(self, node: str, fields: Fields) -> Broken | None:
-        """Judge an update that succeeded; another one may have followed."""
-        level = fields["level"]
-        if level in fields["found"] or not fields["is_alone"]:
-            return None
-        return Broken(
-            f"{node} answers that {fields['feature']} is finalized at level {level}, and its "
-            f"metadata have level {fields['found'][-1]}"
-        )
+    Judge an update that succeeded; another one may have followed.
+    """
+    level = fields["level"]
+    if level in fields["found"] or not fields["is_alone"]:
+        return None
+    return Broken(
+        f"{node} answers that {fields['feature']} is finalized at level {level}, and its "
+        f"metadata have level {fields['found'][-1]}"
+    )
 
 
-class BatchesTaken(Invariant):
+@rule("batch-answer", "LogValidator.java")
+def batches_taken(node: str, fields: Fields) -> Broken | None:
     """A leader takes a right batch, however it is compressed, or says what else is in its way."""
-
-    name = "batches-taken"
-    source = "LogValidator.java"
-
-    def on_batch_answer(self, node: str, fields: Fields) -> Broken | None:
-        error = fields["error"]
-        if error not in _WRONG_BATCH:
-            return None
-        return Broken(f"{node} answers {error} to a right batch of {fields['partition']}")
+    error = fields["error"]
+    if error not in _WRONG_BATCH:
+        return None
+    return Broken(f"{node} answers {error} to a right batch of {fields['partition']}")
 
 
-class RightTaken(Invariant):
+@rule("answer", "ReplicationControlManager.java and others; KIP-919")
+def right_taken(node: str, fields: Fields) -> Broken | None:
     """No node calls a request wrong that is right, and none fails at one by itself.
 
     Nodes ask one another, and clients here ask them, for nothing that could not be: what is in the
     way of a right request is the state of the cluster, and another error says so.
     """
-
-    name = "right-taken"
-    source = "ReplicationControlManager.java and others; KIP-919"
-
-    def on_answer(self, node: str, fields: Fields) -> Broken | None:
-        wrong = [error for error in fields["errors"] if error in _ACCUSING]
-        if not wrong:
-            return None
-        return Broken(f"{node} answers {wrong[0]} to a right {fields['request']}")
+    wrong = [error for error in fields["errors"] if error in _ACCUSING]
+    if not wrong:
+        return None
+    return Broken(f"{node} answers {wrong[0]} to a right {fields['request']}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,32 +104,30 @@ class Preferred:
     """Whether that is in sync and alive, in a log directory that is online."""
 
 
-class ElectionsHeld(Invariant):
-    """An election of a preferred leader is held where it can be, and answered as it went."""
+@rule("election-answer", "KIP-460; ReplicationControlManager.java, electLeader")
+def elections_held(node: str, fields: Fields) -> Broken | None:
+    """An election of a preferred leader is held where it can be, and answered as it went.
 
-    name = "elections-held"
-    source = "KIP-460; ReplicationControlManager.java, electLeader"
-
-    def on_election_answer(self, node: str, fields: Fields) -> Broken | None:
-        """Judge an answer where nobody led since but who led when the request came."""
-        before: Preferred | None = fields["before"]
-        after: Preferred | None = fields["after"]
-        error = fields["error"]
-        if before is None or after is None or before.topic_id != after.topic_id:
-            return None
-        if before.epochs[0] != after.epochs[0]:
-            return None
-        right = {"none"} if before.may_lead else {"preferred_leader_not_available"}
-        if before.leads:
-            right = {"election_not_needed"}
-        is_wrong = error == "none" or (before == after and error in _OF_ELECTIONS - right)
-        if not is_wrong:
-            return None
-        return Broken(
-            f"{node} answers {error} to an election of the preferred leader of {before.name}, "
-            f"which {'leads' if before.leads else 'does not lead'}, "
-            f"{'could' if before.may_lead else 'could not'}, and has not been elected"
-        )
+    Judge an answer where nobody led since but who led when the request came.
+    """
+    before: Preferred | None = fields["before"]
+    after: Preferred | None = fields["after"]
+    error = fields["error"]
+    if before is None or after is None or before.topic_id != after.topic_id:
+        return None
+    if before.epochs[0] != after.epochs[0]:
+        return None
+    right = {"none"} if before.may_lead else {"preferred_leader_not_available"}
+    if before.leads:
+        right = {"election_not_needed"}
+    is_wrong = error == "none" or (before == after and error in _OF_ELECTIONS - right)
+    if not is_wrong:
+        return None
+    return Broken(
+        f"{node} answers {error} to an election of the preferred leader of {before.name}, "
+        f"which {'leads' if before.leads else 'does not lead'}, "
+        f"{'could' if before.may_lead else 'could not'}, and has not been elected"
+    )
 
 
 class ClusterDescribed(Invariant):
@@ -197,52 +185,40 @@ class ProducerIdsOnce(Invariant):
         return Broken(f"{node} gives a producer id {number}, which {before} gave to another one")
 
 
-class WrongRefused(Invariant):
+@rule(
+    "refusal", "AbstractRequest.java, getErrorResponse; ReplicationControlManager.java and others"
+)
+def wrong_refused(node: str, fields: Fields) -> Broken | None:
     """What is illegal, or nowhere, is refused: thing by thing, with the error that says why.
 
     A node that does not look at a request says so of each thing as well: a client goes through what
     it asked for.
     """
-
-    name = "wrong-refused"
-    source = "AbstractRequest.java, getErrorResponse; ReplicationControlManager.java and others"
-
-    def on_refusal(self, node: str, fields: Fields) -> Broken | None:
-        return _judge_errors(node, fields)
+    return _judge_errors(node, fields)
 
 
-class PeersRefused(Invariant):
+@rule("peer-refusal", "KIP-595; KIP-630; KIP-853; KafkaRaftClient.java")
+def peers_refused(node: str, fields: Fields) -> Broken | None:
     """A replica refuses what no other replica may send, with the error that says why."""
-
-    name = "peers-refused"
-    source = "KIP-595; KIP-630; KIP-853; KafkaRaftClient.java"
-
-    def on_peer_refusal(self, node: str, fields: Fields) -> Broken | None:
-        return _judge_errors(node, fields)
+    return _judge_errors(node, fields)
 
 
-class PeersAnswered(Invariant):
-    """A replica answers others by what it has: its log, its snapshots, and whom it follows."""
+@rule("peer-answer", "KIP-595; KIP-630; KIP-853; KIP-996; KafkaRaftClient.java")
+def peers_answered(node: str, fields: Fields) -> Broken | None:
+    """A replica answers others by what it has: its log, its snapshots, and whom it follows.
 
-    name = "peers-answered"
-    source = "KIP-595; KIP-630; KIP-853; KIP-996; KafkaRaftClient.java"
-
-    def on_peer_answer(self, node: str, fields: Fields) -> Broken:
-        """Report an answer, which is shown where it is not the right one."""
-        return Broken(f"{node} answers a right {fields['request']} with {fields['wrong']}")
+    Report an answer, which is shown where it is not the right one.
+    """
+    return Broken(f"{node} answers a right {fields['request']} with {fields['wrong']}")
 
 
-class StateDecides(Invariant):
+@rule("decision", "ReplicationControlManager.java, ClusterControlManager.java and others")
+def state_decides(node: str, fields: Fields) -> Broken | None:
     """What the state of a controller decides it answers so: what is right, and why what is not.
 
     It appends nothing where it refuses, whoever asks: a broker, its own node, or a client.
     """
-
-    name = "state-decides"
-    source = "ReplicationControlManager.java, ClusterControlManager.java and others"
-
-    def on_decision(self, node: str, fields: Fields) -> Broken | None:
-        return _judge_errors(node, fields, but=frozenset())
+    return _judge_errors(node, fields, but=frozenset())
 
 
 def _judge_errors(node: str, fields: Fields, but: frozenset[str] = _NOT_LOOKED_AT) -> Broken | None:
@@ -304,7 +280,7 @@ def _text(rows: Fields) -> str:
 
 ANSWERS = rules_of(__name__)
 _BY_CLIENTS: Final[tuple[type[Invariant], ...]] = (
-    *(BatchesTaken, ProducerIdsOnce, WrongRefused, MetadataAnswered),
+    *(batches_taken, ProducerIdsOnce, wrong_refused, MetadataAnswered),
     *(*DESCRIPTIONS, *PRODUCERS),
 )
 BY_CLIENTS: Final = frozenset(each.name for each in _BY_CLIENTS)

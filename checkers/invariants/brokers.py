@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from checkers.invariants.fold import Broken, Invariant, rules_of
+from checkers.invariants.fold import Broken, Invariant, rule, rules_of
 from checkers.invariants.sight import NO_NODE, Fields
 
 _REMEMBERED_MAX = 5_000
@@ -69,27 +69,23 @@ class Image:
     """Topics that were deleted since, and have configurations still."""
 
 
-class ValidBrokers(Invariant):
+@rule("image", "KIP-966's TLA+ specification")
+def valid_brokers(node: str, fields: Fields) -> Broken | None:
     """Brokers and partitions are consistent in every committed state.
 
     After ValidControllerState and ValidControllerIsrAndElr of KIP-966's specification, and Kafka's
     rules for the last member of an ISR and for the last leader, which is known while there is none.
     """
-
-    name = "valid-brokers"
-    source = "KIP-966's TLA+ specification"
-
-    def on_image(self, node: str, fields: Fields) -> Broken | None:
-        image: Image = fields["image"]
-        for partition in image.affected.values():
-            for reason in faults(partition, has_elr=image.has_elr):
-                return Broken(f"{node} at offset {image.offset}: {reason}")
-        for topic in image.stray_configs:
-            return Broken(
-                f"{node} at offset {image.offset}: topic {topic} is deleted, and its "
-                "configurations are kept"
-            )
-        return None
+    image: Image = fields["image"]
+    for partition in image.affected.values():
+        for reason in faults(partition, has_elr=image.has_elr):
+            return Broken(f"{node} at offset {image.offset}: {reason}")
+    for topic in image.stray_configs:
+        return Broken(
+            f"{node} at offset {image.offset}: topic {topic} is deleted, and its "
+            "configurations are kept"
+        )
+    return None
 
 
 class ImageAgreement(Invariant):
@@ -112,17 +108,13 @@ class ImageAgreement(Invariant):
         return Broken(explanation, (other, node))
 
 
-class BrokerView(Invariant):
+@rule("image", "Kafka's MetadataPublisher")
+def broker_view(node: str, fields: Fields) -> Broken | None:
     """The state published to a broker, on which it acts, is that of its image."""
-
-    name = "broker-view"
-    source = "Kafka's MetadataPublisher"
-
-    def on_image(self, node: str, fields: Fields) -> Broken | None:
-        image: Image = fields["image"]
-        if image.view_difference is None:
-            return None
-        return Broken(f"{node} at offset {image.offset}: {image.view_difference}")
+    image: Image = fields["image"]
+    if image.view_difference is None:
+        return None
+    return Broken(f"{node} at offset {image.offset}: {image.view_difference}")
 
 
 class _OfNewestImages(Invariant):
@@ -193,71 +185,59 @@ class PartitionEpochs(_OfNewestImages):
         return None if broken is None else Broken(broken)
 
 
-class PublishedNew(Invariant):
+@rule("published", "KIP-630, MetadataLoader; KAFKA-14857")
+def published_new(node: str, fields: Fields) -> Broken | None:
     """A node that starts publishes no metadata before it has what a leader says is committed.
 
     Else it would act on what was true long ago.
     """
-
-    name = "published-new"
-    source = "KIP-630, MetadataLoader; KAFKA-14857"
-
-    def on_published(self, node: str, fields: Fields) -> Broken | None:
-        offset, heard = fields["offset"], fields["high_watermark"]
-        if heard is not None and offset >= heard - 1:
-            return None
-        known = "before any leader told it what is committed"
-        if heard is not None:
-            known = f"when it had heard that all below {heard} is committed"
-        return Broken(f"{node} published its first metadata, up to offset {offset}, {known}")
+    offset, heard = fields["offset"], fields["high_watermark"]
+    if heard is not None and offset >= heard - 1:
+        return None
+    known = "before any leader told it what is committed"
+    if heard is not None:
+        known = f"when it had heard that all below {heard} is committed"
+    return Broken(f"{node} published its first metadata, up to offset {offset}, {known}")
 
 
-class PartitionsFound(Invariant):
+@rule("partitions-found", "BrokersToIsrs.java")
+def partitions_found(node: str, fields: Fields) -> Broken | None:
     """A controller finds by a broker, or by what is due to partitions, those that have it alone.
 
     It acts on nothing else: what it misses when a broker goes keeps its leader, and a partition
     that it finds by what is no more is changed for nothing, or is gone.
     """
-
-    name = "partitions-found"
-    source = "BrokersToIsrs.java"
-
-    def on_partitions_found(self, node: str, fields: Fields) -> Broken | None:
-        found, having = fields["found"], fields["having"]
-        for mark in dict.fromkeys((*having, *found)):
-            wrong = sorted({*found.get(mark, ())} ^ {*having.get(mark, ())})
-            if not wrong:
-                continue
-            among = f"the partitions that are {mark}"
-            if isinstance(mark, int):
-                among = f"the partitions that broker {mark} holds"
-            is_one = wrong[0] in having.get(mark, ())
-            finds = "does not find" if is_one else "finds"
-            return Broken(
-                f"{node} leads the controllers and {finds} {wrong[0]} among {among}, of which it "
-                f"is {'one' if is_one else 'none'}"
-            )
-        return None
+    found, having = fields["found"], fields["having"]
+    for mark in dict.fromkeys((*having, *found)):
+        wrong = sorted({*found.get(mark, ())} ^ {*having.get(mark, ())})
+        if not wrong:
+            continue
+        among = f"the partitions that are {mark}"
+        if isinstance(mark, int):
+            among = f"the partitions that broker {mark} holds"
+        is_one = wrong[0] in having.get(mark, ())
+        finds = "does not find" if is_one else "finds"
+        return Broken(
+            f"{node} leads the controllers and {finds} {wrong[0]} among {among}, of which it "
+            f"is {'one' if is_one else 'none'}"
+        )
+    return None
 
 
-class BootstrapFirst(Invariant):
+@rule("controller-image", "KIP-868, recordsForEmptyLog; KAFKA-20839")
+def bootstrap_first(node: str, fields: Fields) -> Broken | None:
     """What a controller commits first, where there are no metadata, is what a cluster begins with.
 
     Without a metadata.version it answers nothing. Who leads next has to write it again where the
     one before could not commit it.
     """
-
-    name = "bootstrap-first"
-    source = "KIP-868, recordsForEmptyLog; KAFKA-20839"
-
-    def on_controller_image(self, node: str, fields: Fields) -> Broken | None:
-        claimed, offset = fields["claimed"], fields["offset"]
-        if offset <= claimed or fields["in_transaction"] or fields["has_version"]:
-            return None
-        return Broken(
-            f"{node} claimed to be the controller at offset {claimed}, where no metadata.version "
-            f"was, and has committed all up to {offset} without one"
-        )
+    claimed, offset = fields["claimed"], fields["offset"]
+    if offset <= claimed or fields["in_transaction"] or fields["has_version"]:
+        return None
+    return Broken(
+        f"{node} claimed to be the controller at offset {claimed}, where no metadata.version "
+        f"was, and has committed all up to {offset} without one"
+    )
 
 
 BROKER_INVARIANTS = rules_of(__name__)

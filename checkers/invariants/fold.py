@@ -49,6 +49,12 @@ class Broken:
     """Nodes that may have done more than was seen, which would make the event right."""
 
 
+Hook = Callable[[str, Fields], Broken | None]
+"""Called with (node, fields of its event)."""
+_PREFIX = "on_"
+"""Begins the name of a hook."""
+
+
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
 @dataclass(eq=False, repr=False)
 class Invariant:
@@ -77,6 +83,19 @@ class Invariant:
         """What a simulated world shows, for those that are judged there alone."""
 
 
+def rule(event: str, source: str) -> Callable[[Hook], type[Invariant]]:
+    """Make an invariant of a function that judges one kind of event by that event alone."""
+
+    def make(judge: Hook) -> type[Invariant]:
+        name = judge.__name__
+        hook = f"{_PREFIX}{event.replace('-', '_')}"
+        own = {hook: staticmethod(judge), "name": name.replace("_", "-"), "source": source}
+        own |= {"__doc__": judge.__doc__, "__module__": judge.__module__}
+        return type(name, (Invariant,), own)
+
+    return make
+
+
 def rules_of(module: str) -> tuple[type[Invariant], ...]:
     """Return the invariants of a module, in its order: there is none that nobody asks."""
     own = (each for each in vars(sys.modules[module]).values() if isinstance(each, type))
@@ -84,15 +103,10 @@ def rules_of(module: str) -> tuple[type[Invariant], ...]:
     return tuple(each for each in rules if hasattr(each, "name"))
 
 
-Hook = Callable[[str, Fields], Broken | None]
-"""Called with (node, fields of its event)."""
-
-
 def hooks(invariant: Invariant) -> dict[str, Hook]:
     """Return the hooks of an invariant by the name of their event."""
-    prefix = "on_"
     return {
-        name.removeprefix(prefix).replace("_", "-"): getattr(invariant, name)
+        name.removeprefix(_PREFIX).replace("_", "-"): getattr(invariant, name)
         for name in sorted(dir(invariant))
-        if name.startswith(prefix)
+        if name.startswith(_PREFIX)
     }

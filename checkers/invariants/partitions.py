@@ -29,7 +29,7 @@ from dataclasses import field
 from itertools import pairwise
 from typing import Final
 
-from checkers.invariants.fold import Broken, Invariant, rules_of
+from checkers.invariants.fold import Broken, Invariant, rule, rules_of
 from checkers.invariants.sight import Fields
 
 _SEQUENCE_MAX: Final = 2**31 - 1
@@ -41,34 +41,26 @@ _COMMITTED: Final = -1
 """The offset that a DeleteRecords names for the high watermark."""
 
 
-class NewestChanged(Invariant):
+@rule("isr-answer", "KIP-497, CheckVersion")
+def newest_changed(node: str, fields: Fields) -> Broken | None:
     """An ISR is changed by a request that knows the newest partition epoch, and by no other."""
-
-    name = "newest-changed"
-    source = "KIP-497, CheckVersion"
-
-    def on_isr_answer(self, node: str, fields: Fields) -> Broken | None:
-        if fields["asked"] >= fields["known"]:
-            return None
-        return Broken(
-            f"{node} let {fields['leader']} change the ISR of {fields['name']} by a request of "
-            f"partition epoch {fields['asked']}, when {fields['known']} was committed"
-        )
+    if fields["asked"] >= fields["known"]:
+        return None
+    return Broken(
+        f"{node} let {fields['leader']} change the ISR of {fields['name']} by a request of "
+        f"partition epoch {fields['asked']}, when {fields['known']} was committed"
+    )
 
 
-class HeldCommitted(Invariant):
+@rule("held", "KIP-16; KAFKA-13091")
+def held_committed(node: str, fields: Fields) -> Broken | None:
     """What the ISR holds is committed at once: an ISR that has shrunk waits for nobody else."""
-
-    name = "held-committed"
-    source = "KIP-16; KAFKA-13091"
-
-    def on_held(self, node: str, fields: Fields) -> Broken | None:
-        if fields["high_watermark"] >= fields["held"]:
-            return None
-        return Broken(
-            f"{node} leads {fields['name']} and calls what lies below {fields['high_watermark']} "
-            f"committed, while its ISR holds all below {fields['held']}"
-        )
+    if fields["high_watermark"] >= fields["held"]:
+        return None
+    return Broken(
+        f"{node} leads {fields['name']} and calls what lies below {fields['high_watermark']} "
+        f"committed, while its ISR holds all below {fields['held']}"
+    )
 
 
 class FetchAnswered(Invariant):
@@ -110,37 +102,29 @@ class FetchAnswered(Invariant):
         )
 
 
-class CaughtUpFirst(Invariant):
+@rule("replica-used", "KIP-631, initialCatchUpFuture")
+def caught_up_first(node: str, fields: Fields) -> Broken | None:
     """A broker opens its logs once its metadata contain its own registration.
 
     By older ones it would delete the logs of topics that were created since.
     """
-
-    name = "caught-up-first"
-    source = "KIP-631, initialCatchUpFuture"
-
-    def on_replica_used(self, node: str, fields: Fields) -> Broken | None:
-        if fields["offset"] >= fields["broker_epoch"]:
-            return None
-        return Broken(
-            f"{node} opened the log of {fields['name']} with metadata up to {fields['offset']}, "
-            f"and is registered at offset {fields['broker_epoch']}"
-        )
+    if fields["offset"] >= fields["broker_epoch"]:
+        return None
+    return Broken(
+        f"{node} opened the log of {fields['name']} with metadata up to {fields['offset']}, "
+        f"and is registered at offset {fields['broker_epoch']}"
+    )
 
 
-class MarkRemoved(Invariant):
+@rule("directory-marked", "CleanShutdownFileHandler; KIP-966")
+def mark_removed(node: str, fields: Fields) -> Broken | None:
     """No log directory is in use that has the mark of a clean shutdown: a crash would pass for one.
 
     Its logs would be taken as they are, however their ends are torn.
     """
-
-    name = "mark-removed"
-    source = "CleanShutdownFileHandler; KIP-966"
-
-    def on_directory_marked(self, node: str, fields: Fields) -> Broken | None:
-        return Broken(
-            f"{node} uses {fields['directory']} with the mark of a clean shutdown in it still"
-        )
+    return Broken(
+        f"{node} uses {fields['directory']} with the mark of a clean shutdown in it still"
+    )
 
 
 class CleanEnds(Invariant):
@@ -169,119 +153,96 @@ class CleanEnds(Invariant):
         return Broken(f"{node} {ended}, and names {names} in order as it registers")
 
 
-class MovedAsAssigned(Invariant):
+@rule("replica-placed", "KIP-858, ReplicaAlterLogDirsThread; KAFKA-16082")
+def moved_as_assigned(node: str, fields: Fields) -> Broken | None:
     """A replica moves to another log directory once the metadata have it there.
 
     Else the loss of that directory counts for nothing: its broker leads on in the metadata.
     """
-
-    name = "moved-as-assigned"
-    source = "KIP-858, ReplicaAlterLogDirsThread; KAFKA-16082"
-
-    def on_replica_placed(self, node: str, fields: Fields) -> Broken | None:
-        if fields["assigned"] == fields["to"]:
-            return None
-        return Broken(
-            f"{node} has moved {fields['name']} to {fields['to_dir']}, directory {fields['to']}, "
-            f"and has metadata by which it is in {fields['assigned']}"
-        )
+    if fields["assigned"] == fields["to"]:
+        return None
+    return Broken(
+        f"{node} has moved {fields['name']} to {fields['to_dir']}, directory {fields['to']}, "
+        f"and has metadata by which it is in {fields['assigned']}"
+    )
 
 
-class RememberedInLog(Invariant):
+@rule("remembered", "KIP-98; Partition, min(leader's high watermark, log end)")
+def remembered_in_log(node: str, fields: Fields) -> Broken | None:
     """What a replica remembers of producers is in its log: the rest is no duplicate.
 
     And so is what it calls committed, whatever its leader has.
     """
-
-    name = "remembered-in-log"
-    source = "KIP-98; Partition, min(leader's high watermark, log end)"
-
-    def on_remembered(self, node: str, fields: Fields) -> Broken | None:
-        held = f"{node} holds {fields['name']} up to {fields['log_end']}"
-        if fields["remembered_end"] > fields["log_end"]:
-            remembered_end = fields["remembered_end"]
-            return Broken(f"{held} and takes what a producer sent up to {remembered_end} for held")
-        if fields["high_watermark"] > fields["log_end"]:
-            return Broken(f"{held} and calls all below {fields['high_watermark']} committed")
-        return None
+    held = f"{node} holds {fields['name']} up to {fields['log_end']}"
+    if fields["remembered_end"] > fields["log_end"]:
+        remembered_end = fields["remembered_end"]
+        return Broken(f"{held} and takes what a producer sent up to {remembered_end} for held")
+    if fields["high_watermark"] > fields["log_end"]:
+        return Broken(f"{held} and calls all below {fields['high_watermark']} committed")
+    return None
 
 
-class OwnTopic(Invariant):
+@rule("log-topic", "KIP-516, partition.metadata; KAFKA-14616")
+def own_topic(node: str, fields: Fields) -> Broken | None:
     """A replica's log is of its topic, and of no earlier topic of the same name."""
-
-    name = "own-topic"
-    source = "KIP-516, partition.metadata; KAFKA-14616"
-
-    def on_log_topic(self, node: str, fields: Fields) -> Broken | None:
-        if fields["held"] == fields["topic"]:
-            return None
-        return Broken(
-            f"{node} uses for {fields['name']} of topic {fields['topic']} a log that was made for "
-            f"topic {fields['held']}"
-        )
+    if fields["held"] == fields["topic"]:
+        return None
+    return Broken(
+        f"{node} uses for {fields['name']} of topic {fields['topic']} a log that was made for "
+        f"topic {fields['held']}"
+    )
 
 
-class AcksAwaited(Invariant):
+@rule("acknowledged", "acks of producers; DelayedProduce; KIP-98")
+def acks_awaited(node: str, fields: Fields) -> Broken | None:
     """A leader answers a Produce once the acks are there that it asks for, also a retry's.
 
     All that are in sync have what is committed. What a kill of the leader takes is no ack of its
     own.
     """
-
-    name = "acks-awaited"
-    source = "acks of producers; DelayedProduce; KIP-98"
-
-    def on_acknowledged(self, node: str, fields: Fields) -> Broken | None:
-        acks, end = fields["acks"], fields["end"]
-        has, what = fields["written_end"], "keeps if it is killed"
-        if acks == _OF_ALL and fields["high_watermark"] < end:
-            has, what = fields["high_watermark"], "has committed"
-        if has >= end or acks not in (_OF_ALL, _OF_LEADER):
-            return None
-        return Broken(
-            f"{node} leads {fields['name']} and has answered a Produce with acks {acks} of what "
-            f"lies below {end}, while it {what} all below {has}"
-        )
+    acks, end = fields["acks"], fields["end"]
+    has, what = fields["written_end"], "keeps if it is killed"
+    if acks == _OF_ALL and fields["high_watermark"] < end:
+        has, what = fields["high_watermark"], "has committed"
+    if has >= end or acks not in (_OF_ALL, _OF_LEADER):
+        return None
+    return Broken(
+        f"{node} leads {fields['name']} and has answered a Produce with acks {acks} of what "
+        f"lies below {end}, while it {what} all below {has}"
+    )
 
 
-class FetchedWritten(Invariant):
+@rule("fetch-sent", "ReplicaFetcherThread; acks of producers")
+def fetched_written(node: str, fields: Fields) -> Broken | None:
     """A follower fetches from where a kill keeps its log: what lies below it acknowledges."""
-
-    name = "fetched-written"
-    source = "ReplicaFetcherThread; acks of producers"
-
-    def on_fetch_sent(self, node: str, fields: Fields) -> Broken | None:
-        if fields["offset"] <= fields["kept"]:
-            return None
-        return Broken(
-            f"{node} follows {fields['name']} and fetches from {fields['offset']} on, while it "
-            f"keeps what lies below {fields['kept']} if it is killed"
-        )
+    if fields["offset"] <= fields["kept"]:
+        return None
+    return Broken(
+        f"{node} follows {fields['name']} and fetches from {fields['offset']} on, while it "
+        f"keeps what lies below {fields['kept']} if it is killed"
+    )
 
 
-class DeletesAsked(Invariant):
+@rule("deletion", "KIP-107, DeleteRecords")
+def deletes_asked(node: str, fields: Fields) -> Broken | None:
     """A leader deletes the records that it is asked to, up to its high watermark, and no others.
 
     It answers once its own log and those of all replicas that are alive begin there or later.
+
+    Judge the answer to a DeleteRecords; there may be other reasons to refuse one.
     """
-
-    name = "deletes-asked"
-    source = "KIP-107, DeleteRecords"
-
-    def on_deletion(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the answer to a DeleteRecords; there may be other reasons to refuse one."""
-        asked, answer, (start, high_watermark) = fields["asked"], fields["answer"], fields["log"]
-        says = f"{node} leads {fields['name']} from {start}, committed up to {high_watermark}, "
-        says += f"is asked to delete all below {asked} and answers"
-        may = _COMMITTED <= asked <= high_watermark
-        match answer:
-            case None:
-                return Broken(f"{says} nothing of it")
-            case "none", low_watermark if not may or not asked <= low_watermark <= start:
-                return Broken(f"{says} that all logs begin at {low_watermark} or later")
-            case ("offset_out_of_range" | "policy_violation") as error, _ if may:
-                return Broken(f"{says} {error}")
-        return None
+    asked, answer, (start, high_watermark) = fields["asked"], fields["answer"], fields["log"]
+    says = f"{node} leads {fields['name']} from {start}, committed up to {high_watermark}, "
+    says += f"is asked to delete all below {asked} and answers"
+    may = _COMMITTED <= asked <= high_watermark
+    match answer:
+        case None:
+            return Broken(f"{says} nothing of it")
+        case "none", low_watermark if not may or not asked <= low_watermark <= start:
+            return Broken(f"{says} that all logs begin at {low_watermark} or later")
+        case ("offset_out_of_range" | "policy_violation") as error, _ if may:
+            return Broken(f"{says} {error}")
+    return None
 
 
 class Sequences(Invariant):

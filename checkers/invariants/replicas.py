@@ -20,7 +20,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from checkers.invariants.fold import Broken, Invariant, rules_of
+from checkers.invariants.fold import Broken, Invariant, rule, rules_of
 from checkers.invariants.sight import Fields, node_name
 
 _SLACK_MS: Final = 1.0
@@ -81,30 +81,27 @@ class Proposal:
     """Member that is to come in -> up to where it fetched in this leader epoch; -1: it did not."""
 
 
-class HeldInSync(Invariant):
+@rule("high-watermark", "KIP-497, maximal ISR; KIP-966")
+def held_in_sync(node: str, fields: Fields) -> Broken | None:
     """All members of the ISR hold what their leader calls committed.
 
     Where the leader does not know yet that one of them is a member, too: it asked for it.
+
+    Judge a leader of the epoch that the metadata have, which knows no more than they.
     """
-
-    name = "held-in-sync"
-    source = "KIP-497, maximal ISR; KIP-966"
-
-    def on_high_watermark(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a leader of the epoch that the metadata have, which knows no more than they."""
-        led: Led = fields["partition"]
-        if led.decided[0] != led.leader_epoch or led.decided[1] < led.partition_epoch:
-            return None
-        for member in led.isr:
-            end = led.ends.get(member, led.high_watermark)
-            if end < led.high_watermark:
-                return Broken(
-                    f"{node} leads {led.name} in leader epoch {led.leader_epoch} and calls "
-                    f"everything below {led.high_watermark} committed, and the log of broker "
-                    f"{member}, a member of the ISR {list(led.isr)}, ends at {end}",
-                    (node, node_name(member)),
-                )
+    led: Led = fields["partition"]
+    if led.decided[0] != led.leader_epoch or led.decided[1] < led.partition_epoch:
         return None
+    for member in led.isr:
+        end = led.ends.get(member, led.high_watermark)
+        if end < led.high_watermark:
+            return Broken(
+                f"{node} leads {led.name} in leader epoch {led.leader_epoch} and calls "
+                f"everything below {led.high_watermark} committed, and the log of broker "
+                f"{member}, a member of the ISR {list(led.isr)}, ends at {end}",
+                (node, node_name(member)),
+            )
+    return None
 
 
 class EnoughInSync(Invariant):
@@ -139,133 +136,109 @@ class EnoughInSync(Invariant):
         )
 
 
-class LagAllowed(Invariant):
+@rule("isr-proposal", "KIP-16")
+def lag_allowed(node: str, fields: Fields) -> Broken | None:
     """No replica is taken out of the ISR that had all its leader had, not long ago.
 
     By the leader's clock, from when a Fetch at the end of its log arrived, in the same leader epoch
     and while no earlier change was on its way; what the leader was asked without such a Fetch, and
     how long its request took, only lengthen the time.
     """
-
-    name = "lag-allowed"
-    source = "KIP-16"
-
-    def on_isr_proposal(self, node: str, fields: Fields) -> Broken | None:
-        proposal: Proposal = fields["proposal"]
-        for member, ago_ms in proposal.ago_ms.items():
-            if ago_ms <= proposal.lag_max_ms:
-                return Broken(
-                    f"{node} leads {proposal.name} in leader epoch {proposal.leader_epoch} and "
-                    f"takes broker {member} out of the ISR, which had caught up {ago_ms:.1f} ms "
-                    f"before, where replica.lag.time.max.ms is {proposal.lag_max_ms:g}",
-                    (node, node_name(member)),
-                )
-        return None
+    proposal: Proposal = fields["proposal"]
+    for member, ago_ms in proposal.ago_ms.items():
+        if ago_ms <= proposal.lag_max_ms:
+            return Broken(
+                f"{node} leads {proposal.name} in leader epoch {proposal.leader_epoch} and "
+                f"takes broker {member} out of the ISR, which had caught up {ago_ms:.1f} ms "
+                f"before, where replica.lag.time.max.ms is {proposal.lag_max_ms:g}",
+                (node, node_name(member)),
+            )
+    return None
 
 
-class LagEnds(Invariant):
+@rule("isr-lag", "KIP-16, maybeShrinkIsr")
+def lag_ends(node: str, fields: Fields) -> Broken | None:
     """A replica that lags for too long is asked to leave the ISR: else nothing is committed by it.
 
     A leader looks twice in `replica.lag.time.max.ms`. It may ask in vain, and ask again.
     """
-
-    name = "lag-ends"
-    source = "KIP-16, maybeShrinkIsr"
-
-    def on_isr_lag(self, node: str, fields: Fields) -> Broken | None:
-        for_ms, lag_max_ms = fields["for_ms"], fields["lag_max_ms"]
-        if for_ms <= 1.5 * lag_max_ms + _SLACK_MS:
-            return None
-        return Broken(
-            f"{node} leads {fields['name']} in leader epoch {fields['leader_epoch']} and keeps "
-            f"broker {fields['follower']} in the ISR, which has lacked for {for_ms:.1f} ms what "
-            f"the leader had, where replica.lag.time.max.ms is {lag_max_ms:g}",
-            (node, node_name(fields["follower"])),
-        )
+    for_ms, lag_max_ms = fields["for_ms"], fields["lag_max_ms"]
+    if for_ms <= 1.5 * lag_max_ms + _SLACK_MS:
+        return None
+    return Broken(
+        f"{node} leads {fields['name']} in leader epoch {fields['leader_epoch']} and keeps "
+        f"broker {fields['follower']} in the ISR, which has lacked for {for_ms:.1f} ms what "
+        f"the leader had, where replica.lag.time.max.ms is {lag_max_ms:g}",
+        (node, node_name(fields["follower"])),
+    )
 
 
-class JoinsInEpoch(Invariant):
+@rule("isr-proposal", "KAFKA-7128")
+def joins_in_epoch(node: str, fields: Fields) -> Broken | None:
     """A replica comes into the ISR once its log reaches the start of its leader's epoch.
 
     A new leader may know of less that is committed than there is: one that has just that may lack
     what was acknowledged before.
     """
-
-    name = "joins-in-epoch"
-    source = "KAFKA-7128"
-
-    def on_isr_proposal(self, node: str, fields: Fields) -> Broken | None:
-        proposal: Proposal = fields["proposal"]
-        for member, reached in proposal.reached.items():
-            if reached < proposal.epoch_start:
-                return Broken(
-                    f"{node} leads {proposal.name} in leader epoch {proposal.leader_epoch}, which "
-                    f"begins at {proposal.epoch_start}, and takes broker {member} into the ISR, "
-                    f"which has fetched from {reached} at most since",
-                    (node, node_name(member)),
-                )
-        return None
+    proposal: Proposal = fields["proposal"]
+    for member, reached in proposal.reached.items():
+        if reached < proposal.epoch_start:
+            return Broken(
+                f"{node} leads {proposal.name} in leader epoch {proposal.leader_epoch}, which "
+                f"begins at {proposal.epoch_start}, and takes broker {member} into the ISR, "
+                f"which has fetched from {reached} at most since",
+                (node, node_name(member)),
+            )
+    return None
 
 
-class ChangeAwaited(Invariant):
+@rule("isr-change", "KIP-497, maximal ISR")
+def change_awaited(node: str, fields: Fields) -> Broken | None:
     """A leader waits for a change of its ISR until it is answered, or the metadata have another.
 
     The controller may have made it: whom it took in is waited for from when the leader asked. What
     the metadata say of the partition as it was then decides nothing.
     """
-
-    name = "change-awaited"
-    source = "KIP-497, maximal ISR"
-
-    def on_isr_change(self, node: str, fields: Fields) -> Broken | None:
-        asked, known = fields["asked"], fields["known"]
-        if asked != known:
-            return None
-        return Broken(
-            f"{node} leads {fields['name']} in leader epoch {known[0]}, has no answer to the "
-            f"change of its ISR that it asked for in partition epoch {known[1]}, the newest that "
-            "it knows, and goes on as if it had not asked"
-        )
+    asked, known = fields["asked"], fields["known"]
+    if asked != known:
+        return None
+    return Broken(
+        f"{node} leads {fields['name']} in leader epoch {known[0]}, has no answer to the "
+        f"change of its ISR that it asked for in partition epoch {known[1]}, the newest that "
+        "it knows, and goes on as if it had not asked"
+    )
 
 
-class CountedByFetch(Invariant):
+@rule("led", "KIP-101; KAFKA-13141")
+def counted_by_fetch(node: str, fields: Fields) -> Broken | None:
     """A leader counts for a follower what that fetched from in this leadership, and agreed to.
 
     What it had when the leader led before, or what it has of a log that diverges, is not what the
     leader has now.
     """
-
-    name = "counted-by-fetch"
-    source = "KIP-101; KAFKA-13141"
-
-    def on_led(self, node: str, fields: Fields) -> Broken | None:
-        lead: Lead = fields["lead"]
-        unheard = sorted(lead.counted - lead.heard)
-        if not unheard:
-            return None
-        return Broken(
-            f"{node} leads {lead.name} in leader epoch {lead.leader_epoch} and counts what broker "
-            f"{unheard[0]} has, which has not fetched since, or from where the logs differ"
-        )
+    lead: Lead = fields["lead"]
+    unheard = sorted(lead.counted - lead.heard)
+    if not unheard:
+        return None
+    return Broken(
+        f"{node} leads {lead.name} in leader epoch {lead.leader_epoch} and counts what broker "
+        f"{unheard[0]} has, which has not fetched since, or from where the logs differ"
+    )
 
 
-class OwnEpochKnown(Invariant):
+@rule("led", "KIP-101; KAFKA-20961")
+def own_epoch_known(node: str, fields: Fields) -> Broken | None:
     """The log of a leader knows the leader's epoch: else it says of no follower where logs part.
 
     And it knows that from where the leader began: until it reaches that, nobody joins the ISR.
     """
-
-    name = "own-epoch-known"
-    source = "KIP-101; KAFKA-20961"
-
-    def on_led(self, node: str, fields: Fields) -> Broken | None:
-        lead: Lead = fields["lead"]
-        if lead.has_epoch:
-            return None
-        return Broken(
-            f"{node} leads {lead.name} in leader epoch {lead.leader_epoch}, of which its log does "
-            f"not know where the leader began"
-        )
+    lead: Lead = fields["lead"]
+    if lead.has_epoch:
+        return None
+    return Broken(
+        f"{node} leads {lead.name} in leader epoch {lead.leader_epoch}, of which its log does "
+        f"not know where the leader began"
+    )
 
 
 REPLICATION = rules_of(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Final
 
-from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.fold import Broken, Invariant, Order, rule
 from checkers.invariants.sight import Fields
 
 
@@ -92,19 +92,14 @@ COMMITS_MAX: Final = 30
 """Commits for which a snapshot may be due: it begins when there is nothing else to do."""
 
 
-class SnapshotMade(Invariant):
+@rule("snapshot-due", "KIP-630")
+def snapshot_made(node: str, fields: Fields) -> Broken | None:
     """A node snapshots its metadata once max.record.bytes.between.snapshots are new.
 
     Asked of simulated worlds, which show what is new (`snapshot-due`): no trace holds it.
+
+    Judge for how many commits a snapshot has been due, and none was begun.
     """
-
-    name = "snapshot-made"
-    source = "KIP-630"
-
-    def on_snapshot_due(self, node: str, fields: Fields) -> Broken | None:
-        """Judge for how many commits a snapshot has been due, and none was begun."""
-        if fields["commits"] <= COMMITS_MAX:
-            return None
-        return Broken(
-            f"{node} has made no snapshot for {fields['commits']} commits since one is due"
-        )
+    if fields["commits"] <= COMMITS_MAX:
+        return None
+    return Broken(f"{node} has made no snapshot for {fields['commits']} commits since one is due")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from checkers.invariants.electorate import ANY
-from checkers.invariants.fold import Broken, Invariant, rules_of
+from checkers.invariants.fold import Broken, Invariant, rule, rules_of
 from checkers.invariants.sight import NO_NODE, Fields, node_name
 
 _GRAIN_MS = 0.01
@@ -274,26 +274,23 @@ def back_off_ms(node: str, successors: Sequence[str], most_ms: float) -> float:
     return 0.0 if place == 0 else min(most_ms, (int(most_ms) >> (count - 1)) << (place - 1))
 
 
-class WakesInTime(Invariant):
+@rule("timer-seen", "KafkaRaftClient.poll; RequestManager.java")
+def wakes_in_time(node: str, fields: Fields) -> Broken | None:
     """A replica has a timer that is no later than what it has to do next.
 
     It stands for election, resigns, asks again and answers what waited long enough when nothing
     comes to it any more, too.
+
+    Compare, both by the node's clock.
     """
-
-    name = "wakes-in-time"
-    source = "KafkaRaftClient.poll; RequestManager.java"
-
-    def on_timer_seen(self, node: str, fields: Fields) -> Broken | None:
-        """Compare, both by the node's clock."""
-        in_ms, timer_ms = fields["in_ms"], fields["timer_ms"]
-        if timer_ms <= in_ms + _GRAIN_MS:
-            return None
-        wakes = "has no timer" if timer_ms == math.inf else f"wakes up in {timer_ms:.1f} ms"
-        return Broken(
-            f"{node} is {fields['state']} in epoch {fields['epoch']}, has to do something in "
-            f"{in_ms:.1f} ms, and {wakes}"
-        )
+    in_ms, timer_ms = fields["in_ms"], fields["timer_ms"]
+    if timer_ms <= in_ms + _GRAIN_MS:
+        return None
+    wakes = "has no timer" if timer_ms == math.inf else f"wakes up in {timer_ms:.1f} ms"
+    return Broken(
+        f"{node} is {fields['state']} in epoch {fields['epoch']}, has to do something in "
+        f"{in_ms:.1f} ms, and {wakes}"
+    )
 
 
 _LOGS = "own", "position"

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from checkers.invariants.fold import Broken, Invariant, rules_of
+from checkers.invariants.fold import Broken, Invariant, rule, rules_of
 from checkers.invariants.sight import Fields
 
 CHECKPOINT_MS: Final = 5_000.0
@@ -40,23 +40,19 @@ SLACK_MS: Final = 1_000.0
 """What is due may wait for so long: for a node that was stopped, or for its disk."""
 
 
-class MarkCheckpointed(Invariant):
+@rule("checkpoint-seen", "ReplicaManager, startHighWatermarkCheckPointThread")
+def mark_checkpointed(node: str, fields: Fields) -> Broken | None:
     """A high watermark is in its checkpoint two of the intervals later at the most.
 
     A broker that starts takes what is there for committed, and tells consumers no more.
     """
-
-    name = "mark-checkpointed"
-    source = "ReplicaManager, startHighWatermarkCheckPointThread"
-
-    def on_checkpoint_seen(self, node: str, fields: Fields) -> Broken | None:
-        mark, saved, for_ms = fields["mark"], fields["saved"], fields["for_ms"]
-        if saved >= mark or for_ms <= 2 * CHECKPOINT_MS + SLACK_MS:
-            return None
-        return Broken(
-            f"{node} called all of {fields['name']} below {mark} committed {for_ms:.0f} ms ago, "
-            f"and its checkpoint has {saved} still"
-        )
+    mark, saved, for_ms = fields["mark"], fields["saved"], fields["for_ms"]
+    if saved >= mark or for_ms <= 2 * CHECKPOINT_MS + SLACK_MS:
+        return None
+    return Broken(
+        f"{node} called all of {fields['name']} below {mark} committed {for_ms:.0f} ms ago, "
+        f"and its checkpoint has {saved} still"
+    )
 
 
 class SnapshotsCleaned(Invariant):
@@ -108,71 +104,58 @@ class MoveKept(Invariant):
         )
 
 
-class AnsweredInTime(Invariant):
+@rule("request-late", "DelayedOperation.java; fetch.max.wait.ms, timeout.ms; KAFKA-15100")
+def answered_in_time(node: str, fields: Fields) -> Broken | None:
     """A request that says for how long it may wait is answered by then, with what there is.
 
     Fetch, Produce and DeleteRecords wait for other brokers or replicas, and for nothing else:
     whatever becomes of those, or of a disk, their time ends. What else a replica of the quorum asks
     another waits for an epoch or a vote to be written at most, and is answered then.
     """
-
-    name = "answered-in-time"
-    source = "DelayedOperation.java; fetch.max.wait.ms, timeout.ms; KAFKA-15100"
-
-    def on_request_late(self, node: str, fields: Fields) -> Broken | None:
-        for_ms, waits_ms = fields["for_ms"], fields["waits_ms"]
-        if for_ms <= waits_ms + SLACK_MS:
-            return None
-        return Broken(
-            f"{node} took a {fields['request']} {for_ms:.0f} ms ago that was to wait "
-            f"{waits_ms:g} ms at the most, and has not answered it"
-        )
+    for_ms, waits_ms = fields["for_ms"], fields["waits_ms"]
+    if for_ms <= waits_ms + SLACK_MS:
+        return None
+    return Broken(
+        f"{node} took a {fields['request']} {for_ms:.0f} ms ago that was to wait "
+        f"{waits_ms:g} ms at the most, and has not answered it"
+    )
 
 
-class WatchesEnd(Invariant):
+@rule(
+    "watch-left",
+    "KIP-227, max.incremental.fetch.session.cache.slots; DelayedOperationPurgatory.java",
+)
+def watches_end(node: str, fields: Fields) -> Broken | None:
     """What a broker watches for a Fetch session, or a request that waits, ends with that.
 
     Both are bounded, and what is left of each would grow for as long as the broker runs.
     """
-
-    name = "watches-end"
-    source = "KIP-227, max.incremental.fetch.session.cache.slots; DelayedOperationPurgatory.java"
-
-    def on_watch_left(self, node: str, fields: Fields) -> Broken | None:
-        count, what = fields["count"], fields["what"]
-        return Broken(f"{node} watches partitions for {count} x {what} that it has no more")
+    count, what = fields["count"], fields["what"]
+    return Broken(f"{node} watches partitions for {count} x {what} that it has no more")
 
 
-class DirectoryOpened(Invariant):
+@rule("directory-used", "LogManager.loadLogs; KIP-112")
+def directory_opened(node: str, fields: Fields) -> Broken | None:
     """A broker uses a log directory whose logs it has opened, each of them, with all its files.
 
     With one that it could not open it goes on without: a replica that is empty would come back, and
     lead, as if it had what it once acknowledged. A segment or snapshot that it cut off and left
     there comes back behind other records.
     """
-
-    name = "directory-opened"
-    source = "LogManager.loadLogs; KIP-112"
-
-    def on_directory_used(self, node: str, fields: Fields) -> Broken | None:
-        if fields["is_open"] and not fields["lacks"]:
-            return None
-        what = ", ".join(fields["lacks"]) if fields["is_open"] else "the logs"
-        return Broken(f"{node} uses {fields['log_dir']} and has not opened {what} there")
+    if fields["is_open"] and not fields["lacks"]:
+        return None
+    what = ", ".join(fields["lacks"]) if fields["is_open"] else "the logs"
+    return Broken(f"{node} uses {fields['log_dir']} and has not opened {what} there")
 
 
-class EpochsSaved(Invariant):
+@rule("epochs-seen", "KIP-101; LeaderEpochFileCache, KAFKA-16541")
+def epochs_saved(node: str, fields: Fields) -> Broken | None:
     """The leader epochs of a log are in its file, where a start finds those without a record."""
-
-    name = "epochs-saved"
-    source = "KIP-101; LeaderEpochFileCache, KAFKA-16541"
-
-    def on_epochs_seen(self, node: str, fields: Fields) -> Broken | None:
-        known, saved = fields["known"], fields["saved"]
-        if saved == known:
-            return None
-        file = "its file cannot be read" if saved is None else f"its file has {saved}"
-        return Broken(f"{node} knows the epochs {known} of {fields['name']}, and {file}")
+    known, saved = fields["known"], fields["saved"]
+    if saved == known:
+        return None
+    file = "its file cannot be read" if saved is None else f"its file has {saved}"
+    return Broken(f"{node} knows the epochs {known} of {fields['name']}, and {file}")
 
 
 class PointDurable(Invariant):
@@ -203,93 +186,79 @@ class PointDurable(Invariant):
         return Broken(f"{what}, and not {least}, {why}")
 
 
-class CheckpointsHeeded(Invariant):
+@rule("log-opened", "LogManager.loadLog; ReplicaManager, replication-offset-checkpoint")
+def checkpoints_heeded(node: str, fields: Fields) -> Broken | None:
     """A log that is opened begins where its checkpoint says, and what that has is committed.
 
     Else deleted records come back, and consumers are shown less than they were.
     """
-
-    name = "checkpoints-heeded"
-    source = "LogManager.loadLog; ReplicaManager, replication-offset-checkpoint"
-
-    def on_log_opened(self, node: str, fields: Fields) -> Broken | None:
-        (start, end), mark, (saved_start, saved_mark) = (
-            fields[name] for name in ("log", "high_watermark", "saved")
-        )
-        if start >= saved_start and mark >= min(saved_mark, end):
-            return None
-        return Broken(
-            f"{node} opens {fields['name']} from {start} to {end}, committed up to {mark}, and has "
-            f"checkpoints by which it begins at {saved_start} and is committed up to {saved_mark}"
-        )
+    (start, end), mark, (saved_start, saved_mark) = (
+        fields[name] for name in ("log", "high_watermark", "saved")
+    )
+    if start >= saved_start and mark >= min(saved_mark, end):
+        return None
+    return Broken(
+        f"{node} opens {fields['name']} from {start} to {end}, committed up to {mark}, and has "
+        f"checkpoints by which it begins at {saved_start} and is committed up to {saved_mark}"
+    )
 
 
-class StartFinds(Invariant):
+@rule("start-seen", "LogLoader.java; KafkaMetadataLog, recoverSnapshots; KIP-98; KIP-853")
+def start_finds(node: str, fields: Fields) -> Broken | None:
     """What a node has is what it would find, were it killed now, or stopped in order, and started.
 
     So it has of logs, their epochs, producers, times and voters, and of those of metadata, once
     they are durable, after a power loss, too. Damage that a fault did is left out.
     """
-
-    name = "start-finds"
-    source = "LogLoader.java; KafkaMetadataLog, recoverSnapshots; KIP-98; KIP-853"
-
-    def on_start_seen(self, node: str, fields: Fields) -> Broken | None:
-        has, finds, after = fields["has"], fields["finds"], fields["after"]
-        says = f"{node}, started again after {after}, would find of {fields['name']}"
-        if isinstance(finds, str):
-            return Broken(f"{says} {finds}")
-        for what, known in has.items():
-            if finds[what] != known:
-                found = finds[what] or "none"
-                return Broken(f"{says} the {what} {found}, and has {known or 'none'}")
-        return None
+    has, finds, after = fields["has"], fields["finds"], fields["after"]
+    says = f"{node}, started again after {after}, would find of {fields['name']}"
+    if isinstance(finds, str):
+        return Broken(f"{says} {finds}")
+    for what, known in has.items():
+        if finds[what] != known:
+            found = finds[what] or "none"
+            return Broken(f"{says} the {what} {found}, and has {known or 'none'}")
+    return None
 
 
-class ProducersInLog(Invariant):
+@rule("producers-seen", "KIP-98; ProducerStateManager.java")
+def producers_in_log(node: str, fields: Fields) -> Broken | None:
     """What a log remembers of a producer, in memory and in snapshots, is its last batch there.
 
     Else a batch that is sent again is appended again, or one that is new is refused.
+
+    Compare epochs, last sequences and last offsets; the log may have lost older batches.
     """
-
-    name = "producers-in-log"
-    source = "KIP-98; ProducerStateManager.java"
-
-    def on_producers_seen(self, node: str, fields: Fields) -> Broken | None:
-        """Compare epochs, last sequences and last offsets; the log may have lost older batches."""
-        remembered, written = fields["remembered"], fields["written"]
-        for producer in sorted({*remembered, *written}):
-            known, found = remembered.get(producer), written.get(producer)
-            is_older = found is None and known[2] < fields["start"]
-            if known != found and not is_older:
-                said = [
-                    "nothing"
-                    if each is None
-                    else f"sequence {each[1]} of epoch {each[0]} at {each[2]}"
-                    for each in (known, found)
-                ]
-                return Broken(
-                    f"{node} {fields['what']} remembers {said[0]} of producer {producer}, of which "
-                    f"the log has {said[1]}"
-                )
-        return None
+    remembered, written = fields["remembered"], fields["written"]
+    for producer in sorted({*remembered, *written}):
+        known, found = remembered.get(producer), written.get(producer)
+        is_older = found is None and known[2] < fields["start"]
+        if known != found and not is_older:
+            said = [
+                "nothing" if each is None else f"sequence {each[1]} of epoch {each[0]} at {each[2]}"
+                for each in (known, found)
+            ]
+            return Broken(
+                f"{node} {fields['what']} remembers {said[0]} of producer {producer}, of which "
+                f"the log has {said[1]}"
+            )
+    return None
 
 
-class SegmentIndexed(Invariant):
+@rule(
+    "indexes-seen", "LogSegment.append, onBecomeInactiveSegment; DumpLogSegments, index mismatches"
+)
+def segment_indexed(node: str, fields: Fields) -> Broken | None:
     """The indexes of a segment name its batches, one every so many bytes.
 
     The time index has, for each batch that is named, the largest timestamp so far, with the batch
     that was the first to have it, and once the segment was rolled ends with the largest of all.
     After a start reads begin, and retention and ListOffsets go, by what is there.
+
+    Judge positions, last offsets and largest timestamps of batches by both indexes.
     """
-
-    name = "segment-indexed"
-    source = "LogSegment.append, onBecomeInactiveSegment; DumpLogSegments, index mismatches"
-
-    def on_indexes_seen(self, node: str, fields: Fields) -> Broken | None:
-        """Judge positions, last offsets and largest timestamps of batches by both indexes."""
-        reason = next(_index_faults(fields), None)
-        return None if reason is None else Broken(f"{node} has {fields['path']}, {reason}")
+    reason = next(_index_faults(fields), None)
+    return None if reason is None else Broken(f"{node} has {fields['path']}, {reason}")
 
 
 def _index_faults(fields: Fields) -> Iterator[str]:

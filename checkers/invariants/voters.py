@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from checkers.invariants.electorate import ANY, difference, voters_of
-from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.fold import Broken, Invariant, rule
 from checkers.invariants.sight import Fields
 
 
@@ -256,23 +256,20 @@ class Described(Invariant):
         return None
 
 
-class ChangesTaken(Invariant):
+@rule("voter-answer", "KIP-853, AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter; KIP-1022")
+def changes_taken(node: str, fields: Fields) -> Broken | None:
     """A leader takes each change of its voters that may begin.
 
     It may when the leader has committed a record of its epoch and the last change, and no other is
     under way; so it cannot be kept from repairing its quorum. It may ask a new voter for its
     versions first, and refuse it then, unless it answers and has held all of the leader's log.
+
+    Judge the answer to a right request, which only simulated worlds show.
     """
-
-    name = "changes-taken"
-    source = "KIP-853, AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter; KIP-1022"
-
-    def on_voter_answer(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the answer to a right request, which only simulated worlds show."""
-        error = fields["error"]
-        if error in ("none", "not_controller") or not fields["may_begin"]:
-            return None
-        return Broken(
-            f"{node} leads, may begin a change of its voters, and answers {fields['request']} "
-            f"with {error}"
-        )
+    error = fields["error"]
+    if error in ("none", "not_controller") or not fields["may_begin"]:
+        return None
+    return Broken(
+        f"{node} leads, may begin a change of its voters, and answers {fields['request']} "
+        f"with {error}"
+    )

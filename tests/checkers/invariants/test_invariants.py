@@ -7,14 +7,14 @@ from checkers.invariants.commits import LeaderCompleteness, MajorityDurable
 from checkers.invariants.elections import PreElected
 from checkers.invariants.electorate import ANY
 from checkers.invariants.sight import Election
-from checkers.invariants.snapshots import SnapshotCommitted, SnapshotMade
+from checkers.invariants.snapshots import SnapshotCommitted, snapshot_made
 from checkers.invariants.voters import (
-    ChangesTaken,
     CommittedVoters,
     Described,
     LeadsAsVoter,
     NewVoterHoldsLog,
     VotersKnown,
+    changes_taken,
 )
 from checkers.invariants.watcher import INVARIANTS, Watcher
 from tests.checkers.invariants.watching import broken_by
@@ -665,7 +665,7 @@ def test_a_voter_that_is_added_has_held_the_leaders_log(ids, last, found):
 @pytest.mark.parametrize(("commits", "found"), [(30, []), (31, ["snapshot-made"])])
 def test_a_snapshot_that_is_due_is_made_within_some_commits(commits, found):
     due = ("n1", "snapshot-due", {"commits": commits})
-    assert broken_by(due, among=[SnapshotMade]) == found
+    assert broken_by(due, among=[snapshot_made]) == found
 
 
 @pytest.mark.parametrize(
@@ -681,4 +681,4 @@ def test_a_snapshot_that_is_due_is_made_within_some_commits(commits, found):
 )
 def test_a_leader_takes_a_change_that_may_begin(error, may_begin, found):
     answer = {"request": "RemoveVoter", "error": error, "may_begin": may_begin}
-    assert broken_by(("n1", "voter-answer", answer), among=[ChangesTaken]) == found
+    assert broken_by(("n1", "voter-answer", answer), among=[changes_taken]) == found

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from checkers.invariants.answers import ClusterDescribed, StateDecides, WrongRefused
+from checkers.invariants.answers import ClusterDescribed, state_decides, wrong_refused
 from checkers.invariants.watcher import Watcher
 from cluster.mutants import apply_mutant
 from cluster.node.protocol import messages as m
@@ -17,7 +17,7 @@ from harness.sim.sights.replicas import _knows_epoch
 from tests.cluster.node.broker.cluster_of_brokers import TWO_DIRECTORIES, Brokers
 from workloads.data.wrong_requests import WRONG
 
-JUDGES = (ClusterDescribed, WrongRefused, StateDecides)
+JUDGES = (ClusterDescribed, wrong_refused, state_decides)
 TIMES = 60
 IDLE = SimpleNamespace(call_later=lambda *_: None)
 """A scheduler of a world in which no time passes."""
@@ -106,7 +106,7 @@ def test_a_request_that_is_wrong_anywhere_is_refused_as_kafka_refuses_it(brokers
 )
 def test_right_requests_make_what_they_say_and_nothing_else(brokers, place):
     node = brokers.quorum.node(brokers.quorum.elect())
-    watcher = Watcher(among=(StateDecides,))
+    watcher = Watcher(among=(state_decides,))
     raised = False
     with mutated(place and f"X:controller.{place}"):
         for seed in range(TIMES):
