@@ -443,13 +443,14 @@ _ROLES = {"replica-leader": "leader", "replica-follower": "follower"}
 def _steps(
     lines: Sequence[Line], placed: Sequence[Placed], partition: str | None
 ) -> tuple[Step, ...]:
-    """Give each line the role and the epoch that its node had just before."""
+    """Give each line the role and epoch that its node had just before; a violation those then."""
     standings = Standings(sorted({event.node for _, event in placed}))
     replicas: dict[str, str] = {}
     position = 0
     steps = []
     for line in lines:
-        while position < len(placed) and placed[position][0] < line.at_ns:
+        violated = line.order == VIOLATION
+        while position < len(placed) and placed[position][0] < line.at_ns + violated:
             event = placed[position][1]
             if event.event == "start":
                 standings.note_start(event.node)
@@ -469,7 +470,7 @@ def _steps(
                 role,
                 line.text,
                 line.source,
-                line.order == VIOLATION,
+                violated,
             )
         )
     return tuple(steps)

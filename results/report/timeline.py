@@ -260,7 +260,8 @@ def _ticks(begin: int, last: int, scale: float) -> tuple[tuple[float, str], ...]
     while span // step < 3 and step % 2 == 0:
         step //= 2
     first = -(-begin // step) * step
-    digits = max(1, 9 - (len(str(step)) - 1))
+    zeros = len(str(step)) - len(str(step).rstrip("0"))
+    digits = max(1, 9 - zeros)
     return tuple(
         (LEFT + (at - begin) * scale, f"{at / 1e9:.{digits}f} s")
         for at in range(first, last + 1, step)

@@ -158,6 +158,8 @@ def test_the_page_shows_verdict_checks_and_chart_without_an_error(opened, stored
     assert page.locator("#checks svg .bar").count() >= (4 if bad else 0)
     operations = len(pair(stored.events()))
     assert page.get_attribute("#chart", "data-drawn") == str(operations)
+    assert "(no key)" not in page.locator("#key option").all_text_contents()
+    assert page.locator("#key-picture g").count() > 0
     chart = page.locator("#chart").bounding_box()
     assert chart["width"] > 900
     assert chart["height"] > 500
@@ -179,6 +181,8 @@ def test_without_scripts_the_verdict_and_its_evidence_are_there(opened, stored):
     assert page.inner_text("#verdict") == ("FAIL" if bad else "PASS")
     assert page.locator("#checks .timeline svg").count() == (3 if bad else 0)
     assert "kraftprobe run" in page.inner_text("#command")
+    assert page.locator(":is(button, input, select, canvas):visible").count() == 0
+    assert "This chart needs scripts" in page.inner_text("#time")
 
 
 def test_on_a_narrow_screen_nothing_hangs_over(opened, stored):

@@ -165,6 +165,13 @@ def test_what_took_effect_at_no_known_time_reaches_to_the_end_of_the_picture():
     assert all(float(label.removesuffix(" s")) < 4 for _, label in drawn.ticks)
 
 
+def test_times_below_a_picture_have_the_digits_of_their_step():
+    row = {"index": 1, "process": 1, "f": "write", "input": "a", "output": "a", "type": "ok"}
+    drawn = draw([{**row, "invoke_ns": 18_886_000_000, "complete_ns": 18_896_000_000}])
+    labels = " ".join(label for _, label in drawn.ticks)
+    assert labels == "18.8875 s 18.8900 s 18.8925 s 18.8950 s"
+
+
 def test_the_violating_window_is_drawn_and_listed(stale_page):
     assert '<figure class="timeline' in stale_page
     assert "The operations as a table (4)" in text_of(stale_page)

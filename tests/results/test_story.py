@@ -131,6 +131,12 @@ def test_of_a_node_that_traces_no_appends_it_stands_within_the_reign_of_its_epoc
     assert "n2 was killed" in texts(found)[1]
 
 
+def test_a_violation_at_the_instant_of_an_election_is_of_a_leader():
+    leads = {"state": "Leader", "epoch": 5, "leader_id": 1, "voted_id": -1}
+    anomaly = {"kind": "leader-completeness", "explanation": "e", "node": "n1", "at_ns": 6 * SECOND}
+    assert of_cut_off(anomaly, traced((6, "state", leads))).steps[-1].role == "leader in epoch 5"
+
+
 def test_a_loss_ends_where_the_next_leader_begins_if_no_log_is_seen_to_be_cut():
     leads = {"state": "Leader", "epoch": 5, "leader_id": 1, "voted_id": -1}
     anomaly = {"kind": "acknowledged-lost", "explanation": "e", "operations": [3]}

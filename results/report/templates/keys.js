@@ -155,7 +155,8 @@ const keyTimeline = (function () {
 
   function take(loaded) {
     known = loaded;
-    const names = known.keys.map((name, code) => [name, code]);
+    const used = new Set(known.key); // not those of faults and phases alone
+    const names = known.keys.map((name, code) => [name, code]).filter(([, code]) => used.has(code));
     const rank = ([name]) => (focus.keys.includes(name) ? focus.keys.indexOf(name) : focus.keys.length);
     names.sort((one, other) => rank(one) - rank(other) || one[0].localeCompare(other[0], "en", { numeric: true }));
     for (const [name, code] of names) {
