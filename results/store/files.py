@@ -29,8 +29,9 @@ def write_atomically(path: Path, data: bytes) -> None:
     """
     if not path.is_symlink():
         refuse_other_file(path)
-    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    name = ""
     try:
+        fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with os.fdopen(fd, "wb") as file:
             file.write(data)
             file.flush()
@@ -40,8 +41,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     except BaseException as error:
         with contextlib.suppress(OSError):
             Path(name).unlink()
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # the system names no file where a write fails
+        if isinstance(error, OSError):
+            error.filename = str(path)  # the system names none, or the temporary file
         raise
     _sync_folder(path.parent)
 

@@ -168,14 +168,16 @@ def test_a_simulation_without_room_names_its_folder(tmp_path, monkeypatch, argum
     assert f"{tmp_path / 'out'}: No space left" in line
 
 
-def test_a_small_file_without_room_is_named(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("folder", "code"), [(".", errno.ENOSPC), ("missing", errno.ENOENT)])
+def test_a_small_file_that_cannot_be_written_is_named(tmp_path, monkeypatch, folder, code):
     def refuse(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(files.os, "fsync", refuse)
-    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as raised:
-        files.write_atomically(tmp_path / "a.json", b"{}")
-    assert raised.value.filename == str(tmp_path / "a.json")
+    path = tmp_path / folder / "a.json"
+    with pytest.raises(OSError, match=os.strerror(code)) as raised:
+        files.write_atomically(path, b"{}")
+    assert raised.value.filename == str(path)
 
 
 @pytest.mark.parametrize(("load", "starved"), [(2.5, False), (9.0, True)])
