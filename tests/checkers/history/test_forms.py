@@ -178,7 +178,7 @@ REFUSED = [
     (bytes(9000), "not UTF-8"),
     (json.dumps(maps(RIGHT))[:-1] + ",]", "line 1: not whole JSON"),
     (lines(RIGHT)[:-9], "line 6: not whole JSON"),
-    ('[[0, "invoke", "read", null],\n[0, "ok", "read", null],\n]', "line 3: not whole JSON"),
+    ('[[0, "invoke", "read", null],\n[0, "ok", "read", null]\n}', "line 3: not whole JSON"),
     ('[["c", "invoke", "read", null],\n["c", "ok", "read", NaN]]', "line 1: NaN"),
     ('{"value":' * 50_000 + "1" + "}" * 50_000, "line 1: nested more than 100 deep"),
     ('{"value":' + "[" * 50_000 + "]" * 50_000 + "}", "line 1: nested more than 100 deep"),
