@@ -77,18 +77,30 @@ def _take(change: Change, plain: Plain, node: Node, state: MetadataState) -> tup
         found += [_difference("it answers", *pair) for pair in pairs]
     plain.index()
     found.append(_differences("an overlay", overlay.state, plain))
-    for record in records:
-        replay(state, record)
-    found.append(_differences("an image", state, plain))
-    overlay.drop_through(plain.end)
-    found.append("" if overlay.is_empty else "an overlay keeps what is committed")
-    found.append(_differences("an overlay of what is committed", overlay.state, plain))
-    stored = read_image(encode_record(record) for record in image_records(state))
-    found.append(_differences("a snapshot", stored, plain))
-    found += _publications(state, before, plain)
+    if records and not any(found):
+        found += _effects(state, overlay, records, before, plain)
     if not any(found):
         found += [_difference("it shows", *pair) for pair in change.sees(state, node)]
     return errors, next(filter(None, found), _SAYS)
+
+
+def _effects(
+    state: MetadataState,
+    overlay: SpeculativeState,
+    records: list[MetadataRecord],
+    before: dict[PartitionKey, PartitionRegistration],
+    plain: Plain,
+) -> Iterator[str]:
+    """Commit records, and say what of it is wrong."""
+    for record in records:
+        replay(state, record)
+    yield _differences("an image", state, plain)
+    overlay.drop_through(plain.end)
+    yield "" if overlay.is_empty else "an overlay keeps what is committed"
+    yield _differences("an overlay of what is committed", overlay.state, plain)
+    stored = read_image(encode_record(record) for record in image_records(state))
+    yield _differences("a snapshot", stored, plain)
+    yield from _publications(state, before, plain)
 
 
 def _decide(

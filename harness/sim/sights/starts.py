@@ -56,6 +56,8 @@ class StartWatch:
         self._take = watcher.take
         self._looks = 0
         self._random = Random(0)
+        self._seen: dict[tuple[object, ...], object] = {}
+        """What was looked at -> what there was, the last time."""
         world.scheduler.call_later(_EVERY_MS, self._look)
 
     def _look(self) -> None:
@@ -75,6 +77,11 @@ class StartWatch:
         shown = {"name": what, "has": has, "finds": finds, "after": after}
         self._take(name, "start-seen", shown)
 
+    def _is_new(self, what: tuple[object, ...], there: object) -> bool:
+        """Whether there is something else than at the last look, which found it right."""
+        known, self._seen[what] = self._seen.get(what), there
+        return known != there
+
     # -- the metadata log ------------------------------------------------------------------------
 
     def _look_at_metadata(self, host: SimNode, core: RaftCore) -> None:
@@ -87,8 +94,10 @@ class StartWatch:
             finds: State | str
             try:
                 has = _of_metadata(core.log, until)
-                copied = _open_metadata(_Copy(host.disk, is_loss=is_loss), core)
-                finds = _of_metadata(copied, until)
+                disk = _Copy(host.disk, is_loss=is_loss, only=core.log._log.directory)
+                if not self._is_new((host.name, after), (core, has, disk.files())):
+                    continue
+                finds = _of_metadata(_open_metadata(disk, core), until)
             except Exception as error:  # noqa: BLE001  (whatever it is, a start would raise it)
                 finds = f"{type(error).__name__}: {error}"
             self._show(host.name, METADATA_TOPIC, has, finds, after)
@@ -103,6 +112,9 @@ class StartWatch:
             return
         disks, wall_ms = [_Copy(disk_of(each)) for each in found], host.clock.wall_ms()
         has = dict(_of_data(found, wall_ms))
+        left = [(each.files(), [*each._folders]) for each in disks]
+        if not self._is_new((host.name, self._looks % 2), (manager, has, left)):
+            return
         for after in ("a kill", "a stop in order"):
             if after != "a kill" and self._looks % 2:
                 wall_ms += _LATE_MS
@@ -111,10 +123,8 @@ class StartWatch:
             try:
                 again = self._start(manager, disks, wall_ms, is_clean=after != "a kill")
                 finds = dict(_of_data(again.directories, host.clock.wall_ms()))
-                for directory in again.directories:
-                    for at, log in directory._existing():
-                        state = finds.get(f"{at} in {directory.path}", {})
-                        state["answers"] = next(self._wrong_answers(log), "")
+                for directory, disk in zip(again.directories, disks, strict=True):
+                    self._ask((host.name, after), directory, disk.files(), finds)
                 again.close(_EPOCH, nothing)
                 for disk in disks:
                     disk.run()
@@ -144,6 +154,16 @@ class StartWatch:
         again.open(manager._assigned_directory)
         return again
 
+    def _ask(
+        self, at: tuple[str, str], directory: Any, files: dict[str, bytes], finds: dict[str, State]
+    ) -> None:
+        """Ask the logs that have other files than when they were asked last."""
+        for partition, log in directory._existing():
+            own = {path: files[path] for path in files if path.startswith(f"{log.directory}/")}
+            if self._is_new((*at, directory.path, log.directory), own):
+                state = finds.get(f"{partition} in {directory.path}", {})
+                state["answers"] = next(self._wrong_answers(log), "")
+
     def _wrong_answers(self, log: DataLog) -> Iterator[str]:
         """Ask a log for some of its batches, by offset and by time."""
         start, files = log.start_offset, (each.path for each in log._segments)
@@ -162,10 +182,10 @@ class StartWatch:
 class _Copy(MemoryDisk):
     """What a node that ends now leaves on a disk, without what others have there."""
 
-    def __init__(self, disk: MemoryDisk, *, is_loss: bool = False) -> None:
+    def __init__(self, disk: MemoryDisk, *, is_loss: bool = False, only: str = "") -> None:
         self._later: list[Callable[[], None]] = []
         super().__init__(lambda _, callback: self._later.append(callback))
-        self._root = _copy(disk._root, is_loss=is_loss)
+        self._root = _copy(disk._root, is_loss=is_loss, only=only)
         self._index()
 
     def run(self) -> None:
@@ -174,9 +194,11 @@ class _Copy(MemoryDisk):
             self._later.pop(0)()
 
 
-def _copy(folder: Folder, *, is_loss: bool) -> Folder:
+def _copy(folder: Folder, *, is_loss: bool, only: str = "") -> Folder:
     made = Folder()
     for name, entry in (folder.synced if is_loss else folder.names).items():
+        if only not in ("", name):
+            continue
         if isinstance(entry, Folder):
             made.names[name] = _copy(entry, is_loss=is_loss)
         else:
