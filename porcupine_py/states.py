@@ -94,7 +94,8 @@ def contents_mark(value: Any, seen: set[int] | None = None) -> int:
         return hash(tuple(marks))  # some models go by the order
     own_hash: Any = type(value).__hash__
     if own_hash is not None and own_hash is not object.__hash__:
-        return contents_hash(value)
+        with suppress(TypeError):  # a frozen dataclass may hold what has none
+            return hash(value)
     marks_of = ((name, contents_mark(part, seen)) for name, part in _attributes(value))
     return hash(tuple(sorted(marks_of)))
 

@@ -315,6 +315,14 @@ class Hashed(Equal):
         return hash(tuple(self.lines))
 
 
+@dataclass(frozen=True)
+class Frozen:
+    held: Equal = field(default_factory=Equal)
+
+    def append(self, line):
+        self.held.append(line)
+
+
 class Slots:
     __slots__ = ("__lines",)
 
@@ -328,7 +336,7 @@ class Slots:
 @pytest.mark.parametrize(
     "init",
     [
-        *(list, deque, dict, set, Log, lambda: [[]], Plain, Equal, Hashed, Slots),
+        *(list, deque, dict, set, Log, lambda: [[]], Plain, Equal, Hashed, Frozen, Slots),
         lambda: array("q"),
         lambda: OrderedDict.fromkeys((1, 2)),
     ],
