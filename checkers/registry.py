@@ -17,6 +17,7 @@ and `refusals` (see `judged_operations`).
 from __future__ import annotations
 
 import contextlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -429,10 +430,14 @@ def add_notes(result: CheckResult, notes: Sequence[str]) -> CheckResult:
 
 
 def _check_result(answer: CheckResult) -> CheckResult:
-    """Return what a check answered, which a package may have added. Raises TypeError."""
-    if isinstance(answer, CheckResult) and isinstance(answer.status, Status):
-        return answer
-    raise TypeError(f"a check answers with a CheckResult, not {ascii(answer)[:80]}")
+    """Return what a check answered, maybe of a package. Raises TypeError, ValueError."""
+    if not isinstance(answer, CheckResult) or not isinstance(answer.status, Status):
+        raise TypeError(f"a check answers with a CheckResult, not {ascii(answer)[:80]}")
+    answer.check_types()
+    json.dumps([answer.anomalies, answer.certificate, answer.statistics], allow_nan=False)
+    if answer.status is Status.PASS and answer.anomalies:
+        raise ValueError("a PASS that holds an anomaly")
+    return answer
 
 
 def _crash_result(

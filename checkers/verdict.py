@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import UnionType
 from typing import Any, Protocol
 
 from porcupine_py.search import outcome
@@ -72,8 +73,31 @@ class CheckResult:
     statistics: dict[str, Any] = field(default_factory=dict)
     """Figures for the report."""
 
+    def check_types(self) -> None:
+        """Raise TypeError where a field is of another type: packages make results, too."""
+        for name, kind in _TYPES.items():
+            if not isinstance(value := getattr(self, name), kind):
+                raise TypeError(f"{name} of a CheckResult cannot be {ascii(value)[:80]}")
+        counts = self.statistics.get(COUNTS, {})
+        if not all(isinstance(item, dict) for item in (counts, *self.anomalies)):
+            raise TypeError("anomalies and counts of a CheckResult are objects")
+        if not all(isinstance(count, int) for count in counts.values()):
+            raise TypeError("counts of a CheckResult are whole numbers")
+
     @property
     def allowed(self) -> list[dict[str, Any]]:
         """What looks wrong and was not promised, explained; results may come from a file."""
         found = self.statistics.get(ALLOWED)
         return [note for note in found if isinstance(note, dict)] if isinstance(found, list) else []
+
+
+_TYPES: Mapping[str, type | UnionType] = {
+    "checker": str,
+    "summary": str,
+    "key": str | None,
+    "algorithm": str | None,
+    "operations": int,
+    "anomalies": list | tuple,
+    "certificate": dict | None,
+    "statistics": dict,
+}

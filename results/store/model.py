@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import types
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from checkers.earned import verdict
@@ -189,26 +188,9 @@ def check_from_json(fields: dict[str, Any]) -> CheckResult:
     """
     values = dict(fields)
     values["status"] = Status(values["status"])
-    anomalies = values.get("anomalies", [])
-    if not isinstance(anomalies, list) or not all(isinstance(item, dict) for item in anomalies):
-        raise TypeError("anomalies are objects")
-    values["anomalies"] = tuple(anomalies)
     check = CheckResult(**values)
-    for name, kind in _CHECK_TYPES.items():
-        if not isinstance(getattr(check, name), kind):
-            raise TypeError(f"{name} is of another type")
-    return check
-
-
-_CHECK_TYPES: Mapping[str, type | types.UnionType] = {
-    "checker": str,
-    "summary": str,
-    "key": str | None,
-    "algorithm": str | None,
-    "operations": int,
-    "certificate": dict | None,
-    "statistics": dict,
-}
+    check.check_types()
+    return replace(check, anomalies=tuple(check.anomalies))
 
 
 def _recording(fields: dict[str, Any]) -> Recording:

@@ -1,7 +1,9 @@
 """Checks are found by name, validated, run, and merged; figures and exercise of a run."""
 
+import math
 import sys
 from dataclasses import replace
+from functools import reduce
 
 import pytest
 
@@ -124,12 +126,23 @@ def answer(result):
     return lambda *_: result
 
 
+NESTED = reduce(lambda inner, _: [inner], range(5_000), [])
+
+
 @pytest.mark.parametrize(
     ("function", "error"),
     [
         (leave, "SystemExit: 0"),
         (answer(None), "TypeError: a check answers with a CheckResult, not None"),
         (answer(CheckResult("x", "PASS", "")), "TypeError: a check answers with"),
+        (answer(CheckResult("x", Status.PASS, "", key=1)), "key of a CheckResult cannot be 1"),
+        (answer(CheckResult("x", Status.FAIL, "", anomalies=["lost"])), "are objects"),
+        (answer(CheckResult("x", Status.FAIL, "", anomalies=({"of": {1}},))), "not JSON"),
+        (answer(CheckResult("x", Status.PASS, "", statistics=None)), "cannot be None"),
+        (answer(CheckResult("x", Status.PASS, "", statistics={"counts": 5})), "are objects"),
+        (answer(CheckResult("x", Status.PASS, "", statistics={"p": math.nan})), "not JSON"),
+        (answer(CheckResult("x", Status.PASS, "", statistics={"p": NESTED})), "RecursionError"),
+        (answer(CheckResult("x", Status.PASS, "", anomalies=({},))), "holds an anomaly"),
     ],
 )
 def test_a_check_that_exits_or_answers_nonsense_has_judged_nothing(function, error):
