@@ -55,13 +55,18 @@ def with_brokers(plan: Plan, unit_ms: float) -> Plan:
 
 def session_settings(plan: Plan, draw: Draw) -> dict[str, int]:
     """Draw the length of brokers' sessions, and how often they say that they live."""
+    latency_ms, sync_ms = plan.world.latency_ms[1], plan.world.sync_ms[1]
+    # A registration has half a session, as in Kafka, from its request to the answer that it is
+    # committed: four ways, two syncs and the linger. Without that no broker would register.
+    linger_ms = plan.node_settings["controller.quorum.append.linger.ms"]
+    commit_ms = 4 * latency_ms + 2 * sync_ms + linger_ms
     session_ms = round(draw.unit_ms * draw.random.choice((0.5, 1.0, 3.0)))
+    session_ms = max(session_ms, round(2.2 * commit_ms))
     settings = {
         "broker.session.timeout.ms": session_ms,
         "broker.heartbeat.interval.ms": max(1, round(session_ms * draw.random.choice((0.1, 0.3)))),
     }
-    turn_ms = 2 * plan.world.latency_ms[1] + plan.world.sync_ms[1]
-    if 2 * plan.nodes * turn_ms > 0.8 * session_ms:
+    if 2 * plan.nodes * (2 * latency_ms + sync_ms) > 0.8 * session_ms:
         # Behind a backlog every broker is fenced and unfenced once in a session. With the fifth
         # of an idle leader's own it is more than followers fetch, one by one: it would never end.
         settings["controller.quorum.fetch.max.bytes"] = 8 << 20

@@ -99,6 +99,16 @@ def test_followers_fetch_faster_than_brokers_are_fenced_and_unfenced():
     assert {1, 300} <= set(bytes_max), "few bytes are fetched where that is enough"
 
 
+def test_a_registration_can_be_answered_within_half_a_session():
+    """Seed 5030: a broker whose controller was another node registered for ever."""
+    registering = [p for p in map(draw, range(400)) if p.node_settings["kraftprobe.registration"]]
+    for plan in (*registering, draw(1019), draw(5030)):
+        given, world = plan.node_settings, plan.world
+        linger_ms = given["controller.quorum.append.linger.ms"]
+        commit_ms = 4 * world.latency_ms[1] + 2 * world.sync_ms[1] + linger_ms
+        assert given["broker.session.timeout.ms"] / 2 > commit_ms, plan.seed
+
+
 def test_clients_of_strands_do_what_the_workload_does_with_values_of_their_own():
     plans = [draw(seed) for seed in range(60)]
     known = {"register": {"read", "write"}, "log": {"send"}, "topics": {"create", "delete"}}
