@@ -61,6 +61,7 @@ from checkers.invariants.traces import (
     CommittedKept,
     GrantedVotes,
     KeptState,
+    LeaderHolds,
     MarkHeard,
     SnapshotsKept,
 )
@@ -83,7 +84,9 @@ _OF_DISKS = (Recovery, Appended, CommittedKept, KeptState, SnapshotsKept)
 """What a fault that damages a node's storage may break."""
 _SPARES_DISKS = frozenset({"disk-full", "limit"})
 """Faults that may end a node, and keep it from writing more: what it has written is there."""
-_OF_FILES = (LogMatching, CommittedPrefix, Appended, GrantedVotes, KeptState, SnapshotsKept)
+_OF_FILES = (
+    *(LogMatching, CommittedPrefix, Appended, GrantedVotes, KeptState, SnapshotsKept, LeaderHolds),
+)
 """What traces alone, without the logs and files that nodes leave, cannot show broken."""
 _LEADER_CHANGE = {"voters": "voters", "granting_voters": "grantingVoters"}
 """Lists of ids in a LeaderChange, by their names here."""

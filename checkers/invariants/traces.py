@@ -170,13 +170,7 @@ class HeardOf(Invariant):
             return self._unheard(voted, text)
         return None
 
-    def on_quorum_state(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what a file names in the end, and that somebody had begun its epoch."""
-        epoch = fields["epoch"]
-        if epoch > 0 and epoch not in self.quorum.entered:
-            explanation = f"the quorum-state of {node} is of epoch {epoch}, in which no node was"
-            return Broken(explanation, unseen=tuple(sorted(self.quorum.unseen)))
-        return self.on_state(node, fields)
+    on_quorum_state = on_state
 
     def _unheard(self, node: str | None, explanation: str) -> Broken:
         unseen = () if node is None else self.quorum.unseen_of((node,), (), 1)
@@ -331,7 +325,10 @@ class TruncationEnds(Invariant):
 
 
 class KeptState(_OfReplicas):
-    """A quorum-state file holds what its node traced last, or what it was about to trace."""
+    """A quorum-state file holds what its node traced last, or what it was about to trace.
+
+    Somebody had begun its epoch.
+    """
 
     name = "kept-state"
     source = "KIP-595: a vote is kept; docs/evidence.md: a state is traced once it is persisted"
@@ -356,6 +353,9 @@ class KeptState(_OfReplicas):
                 f"are {', '.join(sorted(configured))}"
             )
         known, held = self._known.get(node), Election.of(fields)
+        if held.epoch > 0 and held.epoch not in self.quorum.entered:
+            text = f"the quorum-state of {node} is of epoch {held.epoch}, in which no node was"
+            return Broken(text, unseen=tuple(sorted(self.quorum.unseen)))
         if known is None or may_follow(held, known):
             return None
         return Broken(f"the quorum-state of {node} is of {held}, though it had traced {known}")
@@ -483,6 +483,45 @@ class AnsweredInClaim(Invariant):
                     f"record of epoch {epochs[offset]}"
                 )
         return None
+
+
+class LeaderHolds(Invariant):
+    """Who leads in the end holds every record of its epoch: nobody else appends there.
+
+    Judged of systems that do not trace what they append (see `appended`).
+    """
+
+    name = "leader-holds"
+    source = "Raft 5.2, 5.3, Leader Append-Only"
+    reads = frozenset({"state", "epoch-start"})
+
+    _leads: dict[str, int] = field(default_factory=dict)
+    _ends: dict[str, int] = field(default_factory=dict)
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        self._leads.pop(node, None)
+
+    def on_state(self, node: str, fields: Fields) -> None:
+        if fields["state"] not in ("Leader", "Resigned"):
+            self._leads.pop(node, None)
+
+    def on_epoch_start(self, node: str, fields: Fields) -> None:
+        self._leads[node] = fields["epoch"]
+
+    def on_left(self, node: str, fields: Fields) -> None:
+        self._ends[node] = fields["end_offset"]
+
+    def on_logs(self, node: str, fields: Fields) -> Broken | None:
+        end_offset, own = fields["end_offset"], self._ends.get(node)
+        epoch = fields["epochs"].get(end_offset - 1)
+        if self.quorum.follows_logs or own is None or epoch is None:
+            return None
+        if self._leads.get(node) != epoch or own >= end_offset:
+            return None
+        return Broken(
+            f"a log ends at {end_offset} in epoch {epoch}, in which {node} leads, whose own ends "
+            f"at {own}"
+        )
 
 
 class GrantedVotes(Invariant):

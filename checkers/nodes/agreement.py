@@ -13,12 +13,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from checkers.evidence import Evidence
 from checkers.evidence.evidence_result import evidence_result, without, without_log
 from checkers.evidence.log_audit import LogFindings
-from checkers.evidence.trace_fields import voter_ids, well_formed
+from checkers.evidence.trace_fields import LEADER_CHANGE, voter_ids, well_formed
 from checkers.history import INFINITY_NS, NEMESIS, Event, seconds
 from checkers.history.recorded import statements
 from checkers.nodes.trace_order import begins, fault_notes
@@ -72,6 +73,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     anomalies: list[Anomaly] = []
     for found in (
         _form_anomalies(run.audit(evidence.logs, {})),
+        _epochs_without_leader(evidence),
         _not_on_majority(evidence, committed) if run.extent.finished else (),
         deaths,
         _faults(evidence, run),
@@ -119,6 +121,19 @@ def _form_anomalies(found: LogFindings) -> Iterator[Anomaly]:
             f"the log of {node} goes back from epoch {before} to {after} at offset {offset}"
         )
         yield anomaly("epoch-decrease", explanation, node=node)
+
+
+def _epochs_without_leader(evidence: Evidence) -> Iterator[Anomaly]:
+    """Find epochs in logs that do not begin with the record of their leader (KIP-595)."""
+    for node, log in evidence.logs.items():
+        for before, after in pairwise(log):
+            if after.epoch > before.epoch and after.kind != LEADER_CHANGE:
+                explanation = (
+                    f"the log of {node} goes from epoch {before.epoch} to {after.epoch} at offset "
+                    f"{after.offset} by a {after.kind}: no leader began that epoch"
+                )
+                yield anomaly("epoch-without-leader", explanation, node=node)
+                break
 
 
 def _not_on_majority(evidence: Evidence, committed: Mapping[str, int]) -> Iterator[Anomaly]:

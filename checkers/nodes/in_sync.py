@@ -60,6 +60,9 @@ class Members:
 
     replicas: frozenset[str] = frozenset()
     in_sync: frozenset[str] = frozenset()
+    leader: str = ""
+    """By the newest state, committed or not; of `epoch`."""
+    epoch: int = -1
 
 
 def members_at_end(evidence: Evidence) -> Mapping[str, Members] | None:
@@ -84,7 +87,10 @@ def members_at_end(evidence: Evidence) -> Mapping[str, Members] | None:
             for partition, later in _members(image, serving):
                 former = members.get(partition, later)
                 members[partition] = Members(
-                    former.replicas & later.replicas, former.in_sync & later.in_sync
+                    former.replicas & later.replicas,
+                    former.in_sync & later.in_sync,
+                    later.leader,
+                    later.epoch,
                 )
     return members
 
@@ -96,7 +102,9 @@ def _members(image: Image, serving: frozenset[str]) -> Iterator[tuple[str, Membe
             isr, elr = value.get("isr"), value.get("eligibleLeaderReplicas") or ()
             if isinstance(topic, str) and isinstance(isr, list):
                 in_sync = _names(isr) | _names(elr) & serving
-                yield f"{topic}-{key[2]}", Members(_names(value.get("replicas") or ()), in_sync)
+                replicas, leader = _names(value.get("replicas") or ()), f"n{value.get('leader')}"
+                members = Members(replicas, in_sync, leader, int(value.get("leaderEpoch", 0)))
+                yield f"{topic}-{key[2]}", members
 
 
 def _names(brokers: Iterable[object]) -> frozenset[str]:

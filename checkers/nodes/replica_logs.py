@@ -105,6 +105,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     members = members_at_end(evidence)
     if members is None:
         missing.append("the metadata log's beginning")
+    for partition, of_partition in sorted((members or {}).items()):
+        anomalies += _unwritten(partition, replicas.get(partition, []), of_partition)
     owed = _Owed(run, str(options.get("acks") or "all"))
     unknown = sorted(owed.records.keys() - (owed.records if members is None else members).keys())
     missing += [f"the metadata of {partition}" for partition in unknown]
@@ -223,6 +225,22 @@ def _describe(batch: DataBatch) -> str:
     records = batch.last_offset - batch.base_offset + 1
     first = f", first {batch.values[0]!r}" if batch.values else ""
     return f"a batch of {records} of epoch {batch.epoch} (CRC {batch.crc:#010x}{first})"
+
+
+def _unwritten(partition: str, replicas: Sequence[_Replica], members: Members) -> Iterator[Anomaly]:
+    """Find batches of epochs that no leader had, or of the last one that its leader lacks."""
+    ends = {replica.log.node: replica.log.end_offset for replica in replicas}
+    leads = ends.get(members.leader)
+    for replica in (replica for replica in replicas if replica.log.batches):
+        last, log = replica.log.batches[-1], replica.log
+        own = f"{partition}: the log of {log.node} ends at {log.end_offset} in epoch {last.epoch}"
+        if last.epoch > members.epoch:
+            text = f"{own}, though no leader was of a later epoch than {members.epoch}"
+        elif leads is not None and last.epoch == members.epoch and log.end_offset > leads:
+            text = f"{own}, and that of {members.leader}, which leads in it, at {leads}"
+        else:
+            continue
+        yield _anomaly("unwritten", text, log, last.base_offset, last.epoch)
 
 
 class _Owed:

@@ -132,6 +132,9 @@ def _collect_node(store: RunStore, layout: Layout, node: str) -> None:
         trace_file.write_bytes(reader.take(_content(source)) + reader.end())
     folder = Path(layout.log_folder(store.node_path(node)))
     log = decode_log(node, folder)
+    if log.torn_tail_bytes and reader is not None:  # it traces no flush, and was stopped in order
+        torn = f"{log.torn_tail_bytes} bytes behind offset {log.end_offset} are no batch"
+        raise EvidenceError(f"{folder}: damaged: {torn}, though its node stopped in order")
     store.write_evidence(node, LOG_FILE, log.records)
     store.write_evidence(node, SNAPSHOTS_FILE, decode_snapshots(node, folder))
     folders = [Path(each) for each in layout.log_dirs(store.node_path(node))]

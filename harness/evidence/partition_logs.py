@@ -5,7 +5,8 @@ that hold a replica which is being moved, have other names. Of a move whose sour
 folder is the log that the node goes on with, and keeps its name until the node gives it another
 (Kafka at its start). A log is stored as it is found. A torn tail, the first bytes of a batch at the
 end of the last segment, is what a kill or a power loss may leave, and ends the log. Everything else
-that is no log is `damage`, stored in place of the log.
+that is no log is `damage`, stored in place of the log; so is one whose end is not what the node
+noted as it stopped in order, when it synced all and saved all high watermarks.
 """
 
 from __future__ import annotations
@@ -25,8 +26,13 @@ from cluster.node.log.batch.records import (
     decode_batch,
     inflate_batch,
 )
+from cluster.node.log.data.directory_checkpoints import CLEAN_SHUTDOWN_FILE
 from cluster.node.log.data.partition_folder import parse_folder
-from cluster.node.log.storage.checkpoint import TopicPartition, decode_offsets
+from cluster.node.log.storage.checkpoint import (
+    RECOVERY_POINT_FILE,
+    TopicPartition,
+    decode_offsets,
+)
 from cluster.node.log.storage.segment import segment_base_offset
 from cluster.node.log.types import METADATA_TOPIC
 from extensions.plain_files import read_plain
@@ -63,6 +69,9 @@ def decode_partitions(node: str, folders: Iterable[Path]) -> list[PartitionLog]:
 def _decode_folder(node: str, folder: Path) -> Iterator[tuple[PartitionLog, bool]]:
     """Yield each log, and whether it is to replace another."""
     marks, starts = _offsets(folder / _HIGH_WATERMARKS), _offsets(folder / _LOG_STARTS)
+    ends = (
+        _offsets(folder / RECOVERY_POINT_FILE) if (folder / CLEAN_SHUTDOWN_FILE).exists() else None
+    )
     for directory in sorted(folder.iterdir()) if folder.is_dir() else ():
         try:
             partition, is_future = parse_folder(directory.name)
@@ -71,9 +80,13 @@ def _decode_folder(node: str, folder: Path) -> Iterator[tuple[PartitionLog, bool
         if partition.topic == METADATA_TOPIC or not segments_in(directory):
             continue
         try:
-            start, end, batches = _decode(directory)
+            start, end, batches = _decode(directory, torn=ends is None)
         except _DamageError as damage:
             yield PartitionLog(node, str(partition), 0, 0, None, (), str(damage)), is_future
+            continue
+        if ends is not None and (end, True) != (ends.get(partition), partition in marks):
+            reason = f"it ends at {end}, though its node stopped in order and noted another end"
+            yield PartitionLog(node, str(partition), 0, 0, None, (), reason), is_future
             continue
         mark, start = marks.get(partition), max(start, starts.get(partition, 0))
         yield PartitionLog(node, str(partition), start, end, mark, batches), is_future
@@ -145,8 +158,11 @@ def _offsets(path: Path) -> Mapping[TopicPartition, int]:
         return {}
 
 
-def _decode(directory: Path) -> tuple[int, int, list[DataBatch]]:
-    """Return where a log begins and ends, and its batches. Raises _DamageError."""
+def _decode(directory: Path, *, torn: bool) -> tuple[int, int, list[DataBatch]]:
+    """Return where a log begins and ends, and its batches. Raises _DamageError.
+
+    `torn`: it may end in a torn tail.
+    """
     segments = segments_in(directory)
     start = next_offset = segments[0][0]
     batches: list[DataBatch] = []
@@ -159,7 +175,7 @@ def _decode(directory: Path) -> tuple[int, int, list[DataBatch]]:
             try:
                 size_bytes = batch_size_bytes(data, position)
                 whole = size_bytes is not None and position + size_bytes <= len(data)
-                last = number == len(segments) - 1
+                last = torn and number == len(segments) - 1
                 if not whole and last and not intact_batch_in(data[position + 1 :]):
                     return start, next_offset, batches  # a torn tail
                 header = check_batch(data, position, gaps=True)

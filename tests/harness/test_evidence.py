@@ -11,6 +11,7 @@ from cluster.node.log.batch.records import Record, encode_batch
 from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
 from cluster.node.log.storage.epoch_cache import EPOCH_FILE, EpochEntry, LeaderEpochCache
 from cluster.node.runtime.trace import encode_line
+from cluster.systems.kafka.kafka_system import KafkaLayout
 from cluster.systems.kraft import KraftSystem
 from harness.evidence import node_disks
 from harness.evidence.node_disks import EvidenceError, decode_log
@@ -215,6 +216,17 @@ def test_a_torn_tail_that_hides_what_was_flushed_is_damage(stored, tmp_path):
     (files,) = [check for check in results.checks if check.checker == "evidence-files"]
     assert "n2: its log" in files.summary
     assert "had flushed everything below" in files.summary
+
+
+def test_a_tail_is_damage_where_only_an_end_in_order_is_known(stored, tmp_path, monkeypatch):
+    """Kafka traces no flush, and cuts at a start what a kill tore."""
+    copy = RunStore(shutil.copytree(stored.folder, tmp_path / "run"))
+    (path,) = KafkaLayout().log_folder(copy.node_path("n2")).glob("*.log")
+    path.write_bytes(path.read_bytes() + path.read_bytes()[:7])
+    (copy.node_path("n2") / "stdout.log").write_text("")
+    monkeypatch.setattr(node_disks, "layout_of", lambda _: KafkaLayout())
+    (problem,) = node_disks.collect(copy, ("n2",))
+    assert "no batch, though its node stopped in order" in problem
 
 
 def test_a_tail_is_in_doubt_where_all_that_was_appended_had_been_flushed(stored, tmp_path):

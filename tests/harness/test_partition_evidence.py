@@ -1,5 +1,6 @@
 """Logs of partitions as they lie on a disk, decoded for the checks."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,6 +78,31 @@ def test_a_torn_tail_ends_the_last_segment_only(tmp_path):
     segment(tmp_path / "d0-3", 1, placed(1, "b"))
     (log,) = decode_partitions("n1", [tmp_path])
     assert "cut off" in log.damage or "announced" in log.damage
+
+
+@pytest.mark.parametrize(
+    ("noted", "mark", "tail", "damage"),
+    [
+        (2, 1, b"", None),
+        (2, 1, placed(2, "c")[:-1], "present"),
+        (1, 1, b"", "noted another end"),
+        (3, 1, b"", "noted another end"),
+        (None, 1, b"", "noted another end"),
+        (2, None, b"", "noted another end"),
+    ],
+)
+def test_a_node_that_stopped_in_order_left_each_log_as_it_noted(
+    tmp_path, noted, mark, tail, damage
+):
+    segment(tmp_path / "d0-3", 0, placed(0, "a", "b"), tail)
+    for name, offset in (("recovery-point", noted), ("replication", mark)):
+        if offset is not None:
+            (tmp_path / f"{name}-offset-checkpoint").write_text(CHECKPOINT.format(offset))
+    (log,) = decode_partitions("n1", [tmp_path])
+    assert log.damage is None
+    (tmp_path / ".kafka_cleanshutdown").write_text("")
+    (log,) = decode_partitions("n1", [tmp_path])
+    assert log.damage is None if damage is None else damage in log.damage
 
 
 def test_a_length_that_hides_a_batch_is_damage_and_no_torn_tail(tmp_path):

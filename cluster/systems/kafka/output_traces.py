@@ -19,7 +19,7 @@ messages, stack traces but for what a fatal fault or the failure of a log direct
 | the same | Fully truncated the log at (offset, epoch) | `truncate-fully` |
 | `AppInfoParser` | Kafka version: ..., then Kafka commitId: ... | `release` |
 | a terminating fault handler | Encountered fatal fault: ... | `fatal` |
-| one that logs | Encountered metadata publishing fault: ... | `fault` |
+| one that logs | Encountered metadata publishing (or quorum controller) fault: ... | `fault` |
 | `LogManager`, `ReplicaManager` | Shutdown broker because ... | the same, with the last failure |
 | `LogDirFailureChannel` | why a log directory fails | |
 
@@ -86,8 +86,8 @@ _REPLACED: Final = re.compile(
 _FATAL: Final = re.compile(
     r"(?:\[.*?\] )?(?:Encountered fatal fault: |(Shutdown broker because ))(.*)"
 )
-_FAULT: Final = re.compile(r"(?:\[.*?\] )?Encountered (metadata \w+ fault: .*)")
-"""Of the node's image: what it holds is not what the log holds, or it cannot be written."""
+_FAULT: Final = re.compile(r"(?:\[.*?\] )?Encountered ([a-z][a-z -]* fault: .*)")
+"""Of its image, which is not what the log holds, or of what its controller did not foresee."""
 _FAILURE: Final = "failure"
 """Of a log directory: no event, but why a broker without another one ends itself."""
 _CAUSE: Final = re.compile(r"(?:Caused by: )?([\w.$]+(?:Exception|Error)(?:: .*)?)")

@@ -31,6 +31,7 @@ def test_a_run_in_order_passes(name):
 LOG_FAULTS = {
     "offset-gap": [*good_log("n2")[:3], record("n2", 4), record("n2", 5)],
     "epoch-decrease": [*good_log("n2"), record("n2", 6, 3), record("n2", 7, 2)],
+    "epoch-without-leader": [*good_log("n2"), record("n2", 6, 2)],
 }
 
 

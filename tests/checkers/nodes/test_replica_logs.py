@@ -36,7 +36,7 @@ def log_of(node, *batches, mark=None, start=0):
 
 def isr_of(*members, **fields):
     made = {"topicId": "T", "partitionId": 0, "replicas": [1, 2, 3], "isr": list(members)}
-    return "PartitionRecord", made | {"leader": 1, "leaderEpoch": 0, "partitionEpoch": 0} | fields
+    return "PartitionRecord", made | {"leader": 1, "leaderEpoch": 9, "partitionEpoch": 0} | fields
 
 
 def metadata(*records):
@@ -248,6 +248,16 @@ def test_an_isr_counts_from_what_was_committed_to_the_end():
     joins = (TOPIC, isr_of(1, 2), ("PartitionChangeRecord", {**change[1], "isr": [1, 2, 3]}))
     assert kinds(run_of(logs, records=joins, committed=2)) == {}
     assert kinds(run_of(logs, records=joins, committed=3)) == {"committed-missing": 1}
+
+
+@pytest.mark.parametrize(
+    ("node", "epoch", "found"),
+    [("n2", 8, {}), ("n2", 9, {"unwritten": 1}), ("n2", 10, {"unwritten": 1}), ("n1", 9, {})],
+)
+def test_nobody_holds_what_no_leader_wrote(node, epoch, found):
+    logs = [log_of(n, batch(0, "a"), mark=1) for n in NODES if n != node]
+    logs.append(log_of(node, batch(0, "a"), batch(1, "x", epoch=epoch), mark=1))
+    assert kinds(run_of(logs)) == found
 
 
 def test_a_damaged_log_is_not_judged_and_leaves_the_verdict_open():
