@@ -17,7 +17,7 @@ from harness.plan.stored_document import derive
 from harness.policy.document import Canary, Policy
 from harness.policy.gate import gate_folder, recompute
 from harness.policy.requirements import requirements_of
-from harness.sim.batch.chunks import HARNESS_ERROR
+from harness.sim.batch.chunks import HARNESS_ERROR, write_digests
 from results.gate.identity import content_of
 from results.gate.policy_gate import GateEntry, Rules, decide, each_once, gate_run
 from results.judge.pipeline import judge
@@ -163,6 +163,7 @@ def test_a_journal_in_which_nothing_can_be_counted_closes_it(bench):
 def test_a_row_of_a_batch_with_a_number_beyond_all_bounds_closes_it(bench, error):
     folder = bench.copy("batch").folder
     edit_rows(folder, lambda rows: rows[0].update(statistics=BEYOND, **error))
+    write_digests(folder)
     assert "an impossible number" in gate_folder(folder, RULES).line
 
 

@@ -211,6 +211,15 @@ def write_digests(folder: Path) -> None:
     write_atomically(folder / DIGESTS_FILE, _digests(folder))
 
 
+def refuse_other_files(folder: Path) -> None:
+    """Raise StoreError where files are not those with which the batch ended: before any is read."""
+    if os.path.lexists(folder / DIGESTS_FILE):
+        said = read_bounded(folder / DIGESTS_FILE, _DIGESTS_MAX).splitlines()
+        for line in sorted({*said} - {*_digests(folder).splitlines()}):
+            name = line.partition(b"  ")[2].decode(errors="replace")
+            raise StoreError(f"{name!r:.200} is not what {DIGESTS_FILE} says: it was changed")
+
+
 def batch_signer(folder: Path, signers: Signers) -> tuple[str | None, str]:
     """Name the principal who signed a batch, or say why there is none. Raises StoreError."""
     path = folder / DIGESTS_FILE

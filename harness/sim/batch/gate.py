@@ -33,6 +33,7 @@ from harness.sim.batch.chunks import (
     Row,
     batch_signer,
     plan_of,
+    refuse_other_files,
 )
 from harness.source_digest import source_digest
 from results.gate.policy_gate import GateEntry
@@ -253,6 +254,7 @@ def gate_batch(
 def _gate(
     folder: Path, *, allow_no_faults: bool, judge_again: bool, signers: Signers | None
 ) -> tuple[Status, str, Facts]:
+    refuse_other_files(folder)
     batch = read_batch(folder)
     plan, code, rows, summary = batch.plan, batch.code, batch.rows, batch.summary
     status, tried = Status(summary["verdict"]), summary["exercise"]

@@ -37,6 +37,7 @@ from harness.sim.batch.chunks import (
     read_unfinished,
     run_chunk,
     store_rows,
+    write_digests,
 )
 from harness.sim.batch.gate import gate_batch
 from harness.sim.runner import run_plan
@@ -60,6 +61,13 @@ def run(folder, plan):
     with Batch(folder, plan) as batch:
         run_plainly(batch, lambda row: None)
         return batch, batch.finish()
+
+
+def forge(folder, **asked):
+    """Change what a batch was asked for, and its digests."""
+    path = folder / "batch.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | asked))
+    write_digests(folder)
 
 
 def stored(folder):
@@ -91,8 +99,10 @@ def test_failures_are_stored_grouped_and_replayed(tmp_path):
         path.write_bytes(data)
     with pytest.raises(BatchError, match="these are no results of seeds"):
         Batch(tmp_path, BatchPlan(0, 4, "M03"))
-    entry = gate_batch(tmp_path, allow_no_faults=False, judge_again=False)
-    assert "cannot be read" in entry.line
+    for said in ("results/000000000-000000003.parquet", "cannot be read"):
+        entry = gate_batch(tmp_path, allow_no_faults=False, judge_again=False)
+        assert said in entry.line
+        (tmp_path / "digests.sha256").unlink(missing_ok=True)
 
 
 def test_the_gate_takes_mutant_and_system_of_a_batch_from_what_its_seeds_play(tmp_path):
@@ -100,10 +110,8 @@ def test_the_gate_takes_mutant_and_system_of_a_batch_from_what_its_seeds_play(tm
     campaign = draw(0, mutant="M35", duration_ms=500.0).to_json()
     _, summary = run(mutant, BatchPlan(0, 1, campaign=campaign))
     run(system, BatchPlan(0, 1, duration_ms=500.0))
-    asked = json.loads((system / "batch.json").read_text())
-    asked["system"] = {"system": "kafka-raft", "system_options": {"version": "4.1.0,kraft"}}
-    asked["builds"] = {"kafka-raft": "4.1.0,kraft"}
-    (system / "batch.json").write_text(json.dumps(asked))
+    named = {"system": "kafka-raft", "system_options": {"version": "4.1.0,kraft"}}
+    forge(system, system=named, builds={"kafka-raft": "4.1.0,kraft"})
 
     faulty, other = (
         gate_batch(folder, allow_no_faults=True, judge_again=False) for folder in (mutant, system)
@@ -121,10 +129,8 @@ def test_the_gate_runs_no_build_that_a_stored_file_names(tmp_path, monkeypatch):
         with zipfile.ZipFile(build / f"{jar.replace('*', '4.1.0')}.jar", "w") as file:
             file.writestr("Main.class", "")
     run(batch, BatchPlan(0, 1, duration_ms=500.0))
-    asked = json.loads((batch / "batch.json").read_text())
     system = {"system": "kafka-raft", "system_options": {"version": str(build.parent)}}
-    asked |= {"system": system, "builds": BatchPlan(0, 1, system=system).to_json()["builds"]}
-    (batch / "batch.json").write_text(json.dumps(asked))
+    forge(batch, system=system, builds=BatchPlan(0, 1, system=system).to_json()["builds"])
     monkeypatch.setattr("harness.sim.batch.gate.run_plainly", lambda *_: pytest.fail("it ran"))
     entry = gate_batch(batch, allow_no_faults=True, judge_again=True)
     assert entry.status is Status.UNKNOWN
@@ -133,9 +139,8 @@ def test_the_gate_runs_no_build_that_a_stored_file_names(tmp_path, monkeypatch):
 
 def test_a_batch_of_a_system_that_is_unusable_keeps_the_gate_shut(tmp_path):
     run(tmp_path, BatchPlan(0, 1, duration_ms=500.0))
-    path = tmp_path / "batch.json"
     system = {"system": "kafka-raft", "system_options": {"version": "0.8"}}
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"system": system}))
+    forge(tmp_path, system=system)
     entry = gate_batch(tmp_path, allow_no_faults=True, judge_again=False)
     assert entry.status is Status.UNKNOWN, entry.line
 
@@ -651,8 +656,7 @@ def test_a_campaign_is_played_once_for_each_seed_and_judged_by_what_is_on_the_di
 @pytest.mark.parametrize("campaign", [{"workload": "lag"}, 3, {"workload_options": {"x": 1}}])
 def test_a_stored_campaign_that_is_no_plan_keeps_the_gate_shut(tmp_path, campaign):
     run(tmp_path, BatchPlan(3, 4, campaign=TINY))
-    path = tmp_path / "batch.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"campaign": campaign}))
+    forge(tmp_path, campaign=campaign)
     entry = gate_batch(tmp_path, allow_no_faults=True, judge_again=False)
     assert entry.status is Status.UNKNOWN
     assert "batch.json" in entry.line
