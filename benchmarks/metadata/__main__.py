@@ -1,4 +1,4 @@
-"""Measure what much metadata costs: in one process, then in a quorum of three. See `--help`."""
+"""Measure what much metadata costs a quorum of three. See `--help`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from benchmarks.metadata import catch_up, image
+from benchmarks.metadata import catch_up
 
 MIB = 1024 * 1024
 
@@ -16,30 +16,9 @@ MIB = 1024 * 1024
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.metadata", description=__doc__)
     parser.add_argument("--topics", type=int, default=100_000)
-    parser.add_argument("--partitions", type=int, default=3, help="of a topic, in one process")
-    parser.add_argument("--no-quorum", action="store_true", help="leave the quorum out")
-    parser.add_argument("--rounds", type=int, default=3, help="of each return, in the quorum")
+    parser.add_argument("--rounds", type=int, default=3, help="of each return")
     arguments = parser.parse_args()
-    topics, partitions = arguments.topics, arguments.partitions
-    print(f"{topics} topics with {partitions} partitions of 3 replicas on {image.BROKERS} brokers:")
-    found = image.measure(topics, partitions)
-    records = topics * (1 + partitions) + image.BROKERS
-    print(
-        f"  replay of the log   {found.replay_s:7.2f} s  {records / found.replay_s:,.0f} records/s"
-    )
-    print(f"  records in the log  {found.log_bytes / MIB:7.1f} MiB")
-    print(f"  memory of the image {found.memory_bytes / MIB:7.1f} MiB")
-    print(
-        f"  making a snapshot   {found.snapshot_s:7.2f} s  {found.snapshot_bytes / MIB:.1f} MiB, "
-        f"longest slice {found.longest_slice_s * 1000:.0f} ms"
-    )
-    print(f"  loading it          {found.load_s:7.2f} s")
-    print(f"  fencing one broker  {found.fence_s:7.2f} s", flush=True)
-    if not arguments.no_quorum:
-        report_quorum(topics, arguments.rounds)
-
-
-def report_quorum(topics: int, rounds: int) -> None:
+    topics, rounds = arguments.topics, arguments.rounds
     with tempfile.TemporaryDirectory(prefix="kraftprobe-benchmark-") as folder:
         found = asyncio.run(catch_up.measure(Path(folder), topics, rounds))
     print(f"quorum of three local nodes, {topics} topics with 1 partition of 3 replicas:")

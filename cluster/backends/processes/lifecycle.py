@@ -115,10 +115,6 @@ class Incarnation:
         self._asked.add(number)
         await self.process.send(number)
 
-    def expect_kill(self) -> None:
-        """Note that it is asked to end by other means (a host that loses power)."""
-        self._asked.add(signal.SIGKILL)
-
     def kill_now(self) -> None:
         """SIGKILL it without the event loop."""
         if self.exit_code is None and self.process.kill_now():
@@ -348,14 +344,6 @@ class ProcessBackend:
 
     def incarnation(self, node: str) -> int:
         return len(self._incarnations[node]) - 1
-
-    def expect_kill(self, node: str) -> None:
-        """Note that the node's process is about to be ended by other means than `kill`.
-
-        A host that is stopped or loses its power takes its node along: no unexpected death.
-        """
-        if self._incarnations[node]:
-            self._incarnations[node][-1].expect_kill()
 
     def unexpected_deaths(self) -> tuple[Death, ...]:
         ended = [
