@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from harness.commands.options import FILE, Command, json_option, path_option
 from harness.errors import UsageError
 from harness.terminal.answers import print_document
 from nemeses.registry import FAULTS
+from results.store.files import write_atomically
 from workloads.registry import WORKLOADS
 
 KINDS = ("systems", "workloads", "faults", "campaigns", "mutants")
@@ -52,11 +54,9 @@ def campaign(name: str, target: Path | None) -> int:
     if target is None:
         click.echo(text, nl=False)
         return 0
-    try:
-        with target.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise UsageError(f"{target} exists already") from error
+    if os.path.lexists(target):
+        raise UsageError(f"{target} exists already")
+    write_atomically(target, text.encode())
     click.echo(f"{target}: run it with kraftprobe run --campaign {target}")
     return 0
 

@@ -168,11 +168,19 @@ def test_a_simulation_without_room_names_its_folder(tmp_path, monkeypatch, argum
     assert f"{tmp_path / 'out'}: No space left" in line
 
 
+def refuse(_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_copy_of_a_campaign_without_room_is_named_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(files.os, "fsync", refuse)
+    ran = kraftprobe("campaign", "quick", "--copy", tmp_path / "mine.toml")
+    assert (ran.exit_code, [*tmp_path.iterdir()]) == (2, [])
+    assert ran.stderr == f"kraftprobe: {tmp_path}/mine.toml: {os.strerror(errno.ENOSPC)}\n"
+
+
 @pytest.mark.parametrize(("folder", "code"), [(".", errno.ENOSPC), ("missing", errno.ENOENT)])
 def test_a_small_file_that_cannot_be_written_is_named(tmp_path, monkeypatch, folder, code):
-    def refuse(_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     monkeypatch.setattr(files.os, "fsync", refuse)
     path = tmp_path / folder / "a.json"
     with pytest.raises(OSError, match=os.strerror(code)) as raised:
