@@ -42,6 +42,7 @@ MOVES = {
     "vote in an earlier epoch": lambda q: q.add_vote(4, NODE_3, nothing),
     "vote for itself": lambda q: q.add_vote(5, ME, nothing),
 }
+FOLLOW_2 = MOVES["follower of 2 elsewhere"]
 ANY = set(STATES)
 LEGAL = {
     "unattached in a later epoch": (ANY, "Unattached", 6),
@@ -60,6 +61,10 @@ LEGAL = {
     "vote for 3": ({"unattached", "prospective"}, None, 5),
 }
 CASES = [(source, move) for source in STATES for move in MOVES]
+
+
+def lose_election(quorum):
+    quorum.after_prospective_loss(nothing)
 
 
 def is_legal(source, move):
@@ -129,71 +134,51 @@ def test_prospective_and_resigned_write_nothing(source, move):
 
 
 @pytest.mark.parametrize(
-    ("state", "move"),
+    ("state", "move", "voted"),
     [
-        (lambda b: b.unattached(voted_key=NODE_3), lambda q: q.to_prospective(nothing)),
-        (lambda b: b.follower(voted_key=NODE_3), lambda q: q.to_prospective(nothing)),
-        (lambda b: b.prospective(voted_key=NODE_3), lambda q: q.to_unattached(5, nothing)),
-        (lambda b: b.prospective(voted_key=NODE_3), lambda q: q.after_prospective_loss(nothing)),
-        (lambda b: b.prospective(2, NODE_3), lambda q: q.after_prospective_loss(nothing)),
-        (
-            lambda b: b.unattached(voted_key=NODE_3),
-            lambda q: q.to_follower(5, 2, endpoint(2), nothing),
-        ),
-        (
-            lambda b: b.prospective(voted_key=NODE_3),
-            lambda q: q.to_follower(5, 2, endpoint(2), nothing),
-        ),
+        (lambda b: b.unattached(voted_key=NODE_3), MOVES["prospective"], NODE_3),
+        (lambda b: b.follower(voted_key=NODE_3), MOVES["prospective"], NODE_3),
+        (lambda b: b.prospective(voted_key=NODE_3), MOVES["unattached in this epoch"], NODE_3),
+        (lambda b: b.prospective(voted_key=NODE_3), lose_election, NODE_3),
+        (lambda b: b.prospective(2, NODE_3), lose_election, NODE_3),
+        (lambda b: b.unattached(voted_key=NODE_3), FOLLOW_2, NODE_3),
+        (lambda b: b.prospective(voted_key=NODE_3), FOLLOW_2, NODE_3),
+        (lambda b: b.candidate(), MOVES["prospective"], ME),
+        (lambda b: b.candidate(), FOLLOW_2, ME),
     ],
 )
-def test_a_move_within_an_epoch_keeps_the_vote(state, move):
+def test_a_move_within_an_epoch_keeps_the_vote(state, move, voted):
     bench = Bench()
     bench.be(state(bench))
     move(bench.quorum)
     bench.scheduler.run_for(100)
-    assert bench.quorum.state.voted_key == NODE_3
+    assert bench.quorum.state.voted_key == voted
 
 
-def test_a_candidate_keeps_its_own_vote_when_it_follows_or_asks_again():
-    for move in (
-        lambda q: q.to_prospective(nothing),
-        lambda q: q.to_follower(5, 2, endpoint(2), nothing),
-    ):
-        bench = Bench()
-        bench.be(bench.candidate())
-        move(bench.quorum)
-        bench.scheduler.run_for(100)
-        assert bench.quorum.state.voted_key == ME
-
-
-def test_a_second_vote_in_an_epoch_is_refused():
+@pytest.mark.parametrize(
+    ("state", "move"),
+    [
+        (lambda b: b.unattached(voted_key=NODE_2), "vote for 3"),
+        (lambda b: b.unattached(leader_id=2), "vote for 3"),
+        (lambda b: b.prospective(leader_id=2), "vote for 3"),
+        (lambda b: b.unattached(leader_id=2), "follower of 3 in this epoch"),
+        (lambda b: b.prospective(leader_id=2), "follower of 3 in this epoch"),
+        (lambda b: b.candidate(), "leader"),
+    ],
+    ids=[
+        "a second vote in the epoch",
+        "a vote beside a known leader",
+        "a vote beside a known leader, while prospective",
+        "a second leader of the epoch",
+        "a second leader of the epoch, while prospective",
+        "a leader without a majority",
+    ],
+)
+def test_a_move_that_what_is_known_forbids_is_refused(state, move):
     bench = Bench()
-    bench.be(bench.unattached(voted_key=NODE_2))
+    bench.be(state(bench))
     with pytest.raises(IllegalStateError):
-        bench.quorum.add_vote(5, NODE_3, nothing)
-
-
-def test_no_vote_is_added_where_a_leader_is_known():
-    bench = Bench()
-    for state in (bench.unattached(leader_id=2), bench.prospective(leader_id=2)):
-        bench.be(state)
-        with pytest.raises(IllegalStateError):
-            bench.quorum.add_vote(5, NODE_3, nothing)
-
-
-def test_a_second_leader_of_an_epoch_is_refused():
-    bench = Bench()
-    for state in (bench.unattached(leader_id=2), bench.prospective(leader_id=2), bench.follower(2)):
-        bench.be(state)
-        with pytest.raises(IllegalStateError):
-            bench.quorum.to_follower(5, 3, endpoint(3), nothing)
-
-
-def test_a_candidate_without_a_majority_cannot_lead():
-    bench = Bench()
-    bench.be(bench.candidate())
-    with pytest.raises(IllegalStateError):
-        bench.quorum.to_leader(0, BatchAccumulator(5, 0, 0), nothing)
+        MOVES[move](bench.quorum)
 
 
 def test_an_observer_never_asks_for_votes():
@@ -203,18 +188,19 @@ def test_an_observer_never_asks_for_votes():
         bench.quorum.to_prospective(nothing)
 
 
-def test_a_lost_pre_election_returns_to_the_leader_or_to_no_leader():
+@pytest.mark.parametrize(
+    ("leader_id", "state"),
+    [
+        (2, Follower(5, 2, endpoint(2), 2000.0)),
+        (-1, Unattached(5, 10_000.0)),  # the rest of the time-out is waited for (KAFKA-18345)
+    ],
+)
+def test_a_lost_pre_election_returns_to_the_leader_or_to_no_leader(leader_id, state):
     bench = Bench()
-    bench.be(bench.prospective(leader_id=2))
-    bench.quorum.after_prospective_loss(nothing)
+    bench.be(bench.prospective(leader_id))
+    lose_election(bench.quorum)
     bench.scheduler.run_for(100)
-    assert Follower(5, 2, endpoint(2), 2000.0) == bench.quorum.state
-    bench = Bench()
-    bench.be(bench.prospective())
-    bench.quorum.after_prospective_loss(nothing)
-    bench.scheduler.run_for(100)
-    # The rest of the time-out is waited for (KAFKA-18345).
-    assert Unattached(5, 10_000.0) == bench.quorum.state
+    assert state == bench.quorum.state
 
 
 def test_a_single_voter_leaves_resigned_by_standing_again():
