@@ -1,6 +1,5 @@
-"""The quorum-state file: Kafka's bytes, and no crash that loses a vote."""
+"""The quorum-state file: Kafka's bytes. What crashes leave of it is in test_restart_matrix.py."""
 
-import random
 import uuid
 
 import pytest
@@ -88,31 +87,6 @@ def test_a_truncated_file_is_an_error(size, version):
     content = encode(ElectionState(7, -1, ReplicaKey(3, DIRECTORY)), (1, 2, 3), version)
     with pytest.raises(QuorumStateError):
         decode(content[: min(size, len(content) - 1)])
-
-
-OLD, NEW = ElectionState(7, -1, ReplicaKey(3)), ElectionState(8, -1, ReplicaKey(2))
-
-
-@pytest.mark.parametrize("keep", ["any", "nothing", "everything"])
-@pytest.mark.parametrize("old", [None, OLD])
-def test_a_crash_at_any_moment_leaves_the_old_file_or_the_new(old, keep):
-    seen = set()
-    for moment in range(12):
-        for seed in range(20):
-            bench = Bench()
-            if old is not None:
-                bench.store.write(encode(old, (1, 2, 3), 0), lambda: None)
-            bench.scheduler.run_for(100)
-            done = []
-            bench.store.write(encode(NEW, (1, 2, 3), 0), lambda done=done: done.append(True))
-            for _ in range(moment):
-                bench.scheduler.step()
-            bench.disk.crash(random.Random(seed), keep)
-            survived = Bench(disk=bench.disk, scheduler=bench.scheduler).store.read()
-            assert survived in ((NEW,) if done else (old, NEW))
-            seen.add((survived, bool(done)))
-    assert (NEW, True) in seen, "it was never reported durable"
-    assert (old, False) in seen, "no crash came before it was durable"
 
 
 def test_a_failed_disk_never_reports_a_vote_as_durable():
