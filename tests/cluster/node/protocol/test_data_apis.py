@@ -169,27 +169,6 @@ def test_an_incremental_fetch_is_sent_as_its_forgotten_topics_are_named():
     assert spoken_versions(dataclasses.replace(asked, forgotten=())) == VersionRange(4, 18)
 
 
-@pytest.mark.parametrize(("answer", "frame"), [(OK, b""), (FAILED, None)])
-def test_a_produce_with_acks_0_has_no_response_and_an_error_ends_the_connection(
-    answer, frame, monkeypatch
-):
-    service, handler = data_listener(monkeypatch, answer)
-    asked = d.ProduceRequest(0, 1_000.0, (d.ProducePartition(TOPIC_ID, 0, b"records"),))
-    frames = []
-    service.serve(write_request(asked, 13, 7, "c")[4:], frames.append)
-    assert handler.asked == [asked]
-    assert frames == [frame]
-
-
-@pytest.mark.parametrize("acks", [-1, 1, 2])
-def test_a_produce_with_other_acks_gets_its_errors_as_a_response(acks, monkeypatch):
-    service, _ = data_listener(monkeypatch, FAILED)
-    asked = d.ProduceRequest(acks, 1_000.0, (d.ProducePartition(TOPIC_ID, 0, b"records"),))
-    frames = []
-    service.serve(write_request(asked, 13, 7, "c")[4:], frames.append)
-    assert read_response(frames[0][4:], ApiKey.PRODUCE, 13, DATA) == FAILED
-
-
 def listed(service):
     frames = []
     asked = ApiVersionsRequest(client_software_name="a", client_software_version="b")

@@ -14,6 +14,7 @@ from cluster.node.runtime.network import TcpNetwork
 from cluster.node.runtime.server import Binding, TcpServer
 from tests.cluster.client.data_samples import NAME, TOPIC_ID, sample
 from tests.cluster.node.protocol.data_service import DATA_TABLE, data_listener
+from tests.cluster.node.runtime.test_server import run
 from tests.play import play
 
 pytestmark = pytest.mark.usefixtures("patient_network")
@@ -53,14 +54,6 @@ async def a_broker(monkeypatch, answer):
         network.close()
         server.close()
         await asyncio.sleep(0)
-
-
-def run(body):
-    async def bounded():
-        async with asyncio.timeout(300):
-            await body()
-
-    asyncio.run(bounded())
 
 
 @play(run)
