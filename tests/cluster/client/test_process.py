@@ -121,16 +121,6 @@ def test_an_empty_folder_is_formatted(cluster):
     assert (data / "__cluster_metadata-0").is_dir()
 
 
-def test_a_killed_node_is_its_next_incarnation(cluster):
-    cluster.start(1)
-    cluster.wait_until_listening(1)
-    cluster.processes[1].send_signal(signal.SIGKILL)
-    cluster.processes[1].wait(TIMEOUT_S)
-    cluster.start(1)
-    cluster.wait_until_listening(1)
-    assert [e["n"] for e in events(cluster, "start")] == [0, 1]
-
-
 def test_a_port_that_is_taken_is_one_line_and_exit_2(cluster):
     with socket.create_server(("127.0.0.1", cluster.controller_ports[1])):
         cluster.start(1)
@@ -169,16 +159,6 @@ def test_a_folder_that_cannot_be_made_is_one_line_and_exit_2(cluster):
     code, line = refusal(cluster)
     assert code == 2
     assert "metadata.log.dir" in line
-
-
-def test_a_foreign_folder_is_not_formatted(cluster):
-    data = cluster.node_folder(1) / "data"
-    data.mkdir(parents=True)
-    (data / "holiday.jpg").write_bytes(b"")
-    cluster.start(1)
-    code, line = refusal(cluster)
-    assert code == 2
-    assert "holiday.jpg" in line
 
 
 def test_an_unreadable_quorum_state_is_one_line_and_exit_1(cluster):

@@ -3,7 +3,6 @@
 import pytest
 
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.data_messages import CONSUMER, FetchPartition, FetchRequest
 from tests.cluster.node.broker.cluster_of_brokers import Brokers
 
 
@@ -110,20 +109,6 @@ def test_a_deposed_leader_gives_up_what_nobody_else_has():
     assert (result.error, result.base_offset) == (ErrorCode.not_leader_or_follower, 2), (
         "the offset says that they were appended"
     )
-
-
-def test_a_consumer_waits_for_records():
-    brokers = Brokers()
-    brokers.create()
-    brokers.produce(1, b"a")
-    waiting = brokers.ask(
-        1, FetchRequest(CONSUMER, -1, 5_000, 1, 1 << 20, (FetchPartition("t", 0, 1, 1 << 20),))
-    )
-    brokers.run(300)
-    assert waiting == []
-    brokers.produce(1, b"b")
-    assert brokers.until(lambda: waiting, 500)
-    assert waiting[0].partitions[0].records
 
 
 def test_offsets_are_those_that_a_consumer_may_read():

@@ -288,21 +288,18 @@ def test_a_log_that_took_over_is_the_longer_one():
     assert held(moving.restart()) == (("/1", 4), None)
 
 
-def test_a_future_log_without_the_one_that_it_copied_takes_over_if_it_is_assigned_there():
+@pytest.mark.parametrize(
+    ("assigned", "found"), [(1, (("/1", 3), None)), (0, (None, ("/1", 3)))], ids=["there", "not"]
+)
+def test_a_future_log_without_the_one_that_it_copied_takes_over_if_it_is_assigned_there(
+    assigned, found
+):
     moving = Moving(copied=3)
+    moving.directories.assigned[at(0)] = IDS[assigned]
     moving.directories.disks[0].power_off(Random(1))
     moving.directories.disks[0].wipe()
     moving.directories.disks[0].power_on()
-    assert held(moving.restart()) == (("/1", 3), None)
-
-
-def test_a_future_log_that_is_not_assigned_there_does_not():
-    moving = Moving(copied=3)
-    moving.directories.assigned[at(0)] = IDS[0]
-    moving.directories.disks[0].power_off(Random(1))
-    moving.directories.disks[0].wipe()
-    moving.directories.disks[0].power_on()
-    assert held(moving.restart()) == (None, ("/1", 3))
+    assert held(moving.restart()) == found
 
 
 def test_a_future_log_alone_is_the_log_where_the_one_that_it_copied_had_no_record():

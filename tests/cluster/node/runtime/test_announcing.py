@@ -87,11 +87,3 @@ def test_it_names_the_listeners_that_authenticate_nobody():
     }
     line = start_line(parse_config(text(**sasl), "f"))
     assert line.endswith("CLIENT is not authenticated")
-
-
-def announced(*events):
-    lines = []
-    trace = AnnouncingTrace(lambda event, /, **fields: None, lines.append)
-    for event, fields in events:
-        trace(event, **fields)
-    return lines
