@@ -289,6 +289,14 @@ def forged(response, changes, node):
     return dataclasses.replace(response, **{k: v for k, v in changes.items() if k in fields})
 
 
+def forge(world, node_id, change):
+    """Let a node's answers be what `change(request, response)` makes of them."""
+    handle = world.network.handlers[node_id]
+    world.network.handlers[node_id] = lambda request, reply: handle(
+        request, lambda response: reply(change(request, response))
+    )
+
+
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.lists(leaders | errors | contents | pieces, min_size=1, max_size=6), st.integers(0, 9))
@@ -298,9 +306,15 @@ def test_whatever_its_peers_answer_a_node_lives_on_and_keeps_its_log(forgeries, 
     world.commit(leader, "a", "b")
     follower = next(n for n in world.voter_nodes if n is not leader)
     waiting, chance = list(forgeries), random.Random(seed)
+
+    def disturbed(_, response):
+        if waiting and dataclasses.is_dataclass(response) and chance.random() < 0.5:
+            return forged(response, waiting.pop(), follower)
+        return response
+
     for node_id in world.ids:
         if node_id != follower.node_id:
-            disturb(world, node_id, follower, waiting, chance)
+            forge(world, node_id, disturbed)
     committed = list(follower.listener.values)
     for value in "cdef":
         if world.leader() is not None:
@@ -310,21 +324,6 @@ def test_whatever_its_peers_answer_a_node_lives_on_and_keeps_its_log(forgeries, 
     assert [n.fatal for n in world.nodes.values()] == [None] * 3
     assert follower.listener.values[: len(committed)] == committed
     assert follower.log.high_watermark >= follower.log.start_offset
-
-
-def disturb(world, node_id, follower, waiting, chance):
-    """Let a node's answers be forged, until there are no more forgeries."""
-    handle = world.network.handlers[node_id]
-
-    def handled(request, reply):
-        def replied(response):
-            if waiting and dataclasses.is_dataclass(response) and chance.random() < 0.5:
-                response = forged(response, waiting.pop(), follower)
-            reply(response)
-
-        handle(request, replied)
-
-    world.network.handlers[node_id] = handled
 
 
 @pytest.mark.parametrize(
@@ -349,18 +348,15 @@ def test_an_answer_that_contradicts_the_log_or_the_epoch_is_dropped_and_written_
     (follower,) = (n for n in world.voter_nodes if n is not leader)
     world.settle(1_000)
     before = (follower.log.end, follower.log.high_watermark, follower.durable_file())
-    handle, count = world.network.handlers[leader.node_id], []
+    changed = []
 
-    def forging(request, reply):
-        def replied(response):
-            if isinstance(response, raft.FetchResponse) and not count:
-                count.append(response)
-                response = dataclasses.replace(response, **changes)
-            reply(response)
+    def changed_once(_, response):
+        if changed or not isinstance(response, raft.FetchResponse):
+            return response
+        changed.append(dataclasses.replace(response, **changes))
+        return changed[0]
 
-        handle(request, replied)
-
-    world.network.handlers[leader.node_id] = forging
+    forge(world, leader.node_id, changed_once)
     assert world.scheduler.run_until(lambda: follower.events("contradiction"), 2_000)
     assert (follower.log.end, follower.log.high_watermark, follower.durable_file()) == before
     world.commit(leader, "e")
@@ -376,24 +372,15 @@ def test_a_piece_of_another_snapshot_is_dropped_and_written_down():
     follower.client._submit(
         lambda: setattr(core, "download", core.log.snapshots.begin(raft.OffsetAndEpoch(50, 1)))
     )
-    handle = world.network.handlers[leader.node_id]
-
-    def forging(request, reply):
-        if isinstance(request, raft.FetchSnapshotRequest):
-            answer = raft.FetchSnapshotResponse(
-                ErrorCode.none,
-                leader.node_id,
-                state.epoch,
-                raft.OffsetAndEpoch(51, 1),
-                9,
-                0,
-                b"piece",
-            )
-            reply(answer)
-        else:
-            handle(request, reply)
-
-    world.network.handlers[leader.node_id] = forging
+    another = raft.OffsetAndEpoch(51, 1)
+    piece = raft.FetchSnapshotResponse(
+        ErrorCode.none, leader.node_id, state.epoch, another, 9, 0, b"piece"
+    )
+    forge(
+        world,
+        leader.node_id,
+        lambda request, answer: piece if isinstance(request, raft.FetchSnapshotRequest) else answer,
+    )
     assert world.scheduler.run_until(lambda: follower.events("contradiction"), 2_000)
     assert core.download.size_bytes == 0
     assert follower.events("contradiction")[0]["message"] == "FetchSnapshotResponse"
