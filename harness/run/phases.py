@@ -33,7 +33,7 @@ from harness.run.clients import (
 )
 from harness.run.final_reads import Cells, FinalReads, read_all
 from harness.run.generators.base import NEMESIS, Generator, Worker, seconds
-from harness.run.generators.flow import Clients, Nemesis, Of, Phases, Together, UntilOk
+from harness.run.generators.flow import Of, Phases, Together, UntilOk
 from harness.run.generators.timing import At, Patience, Spaced, TimeLimit, Until
 from harness.run.interpreter import HarnessError, Interpreter
 from harness.run.nemesis import NemesisClient
@@ -184,7 +184,7 @@ async def _fault_phase(run: Run, cast: _Cast) -> None:
             await player.settle()
     if not run.is_brief:
         cast.nemesis.note_missing()
-        await interpreter.run(Nemesis(Of(cast.nemesis.open_heals())))
+        await interpreter.run(Together(nemesis=Of(cast.nemesis.open_heals())))
 
 
 async def _read_all(run: Run, world: World, bound_s: float) -> FinalReads:
@@ -225,7 +225,7 @@ def final_phase(plan: Plan, bound_s: float) -> Generator:
 
 
 def _until_ok(ops: Sequence[Op], bound_s: float) -> Generator:
-    return Clients(Patience(bound_s, Phases(*(UntilOk(op) for op in ops))))
+    return Together(Patience(bound_s, Phases(*(UntilOk(op) for op in ops))))
 
 
 def _cast(run: Run, world: World) -> _Cast:

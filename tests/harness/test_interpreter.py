@@ -11,7 +11,7 @@ import pytest
 
 from checkers.history import EventType
 from cluster.backends.sim.loop import run
-from harness.run.generators.flow import Clients, EachWorker, Of
+from harness.run.generators.flow import EachWorker, Of, Together
 from harness.run.generators.timing import Rate
 from harness.run.interpreter import HarnessError, Interpreter
 from harness.run.recorder import Recorder
@@ -25,13 +25,13 @@ def endless():
 
 
 def test_indexes_have_no_gaps_and_times_never_go_back():
-    events, _ = play(Clients(Limit(30, endless())), 4)
+    events, _ = play(Together(Limit(30, endless())), 4)
     assert [event.index for event in events] == list(range(60))
     assert all(a.time_ns <= b.time_ns for a, b in itertools.pairwise(events))
 
 
 def test_a_process_never_has_two_operations_open():
-    events, _ = play(Clients(Limit(40, endless())), 4, latency_s=lambda op: 0.01 * (op.value % 5))
+    events, _ = play(Together(Limit(40, endless())), 4, latency_s=lambda op: 0.01 * (op.value % 5))
     open_ops = set()
     for event in events:
         if event.type is EventType.INVOKE:
@@ -46,14 +46,14 @@ def test_a_process_that_ended_in_info_is_followed_by_a_new_one_with_a_new_client
     def answer(op):
         return EventType.INFO if op.value in (0, 1) else EventType.OK
 
-    events, clients = play(Clients(Limit(3, endless())), 1, answer=answer)
+    events, clients = play(Together(Limit(3, endless())), 1, answer=answer)
     assert [event.process for event in invocations(events)] == [0, 1, 2]
     assert [client.process for client in clients] == [0, 1, 2]
     assert all(client.closed for client in clients)
 
 
 def test_processes_of_different_workers_never_share_a_number():
-    events, _ = play(Clients(Limit(30, endless())), 4, answer=lambda _: EventType.INFO)
+    events, _ = play(Together(Limit(30, endless())), 4, answer=lambda _: EventType.INFO)
     processes = [event.process for event in invocations(events)]
     assert len(set(processes)) == len(processes) == 30
 
@@ -69,7 +69,7 @@ def test_an_exception_in_a_client_aborts_the_run_and_completes_nothing():
     async def main():
         recorder = Recorder(journal, asyncio.get_running_loop().time)
         interpreter = Interpreter(
-            Clients(endless()), recorder, lambda w, p: Client(w, p, answer=answer), 2
+            Together(endless()), recorder, lambda w, p: Client(w, p, answer=answer), 2
         )
         with pytest.raises(HarnessError, match="ZeroDivisionError: oops"):
             await interpreter.run()
@@ -97,7 +97,7 @@ def test_a_client_that_raises_what_is_no_error_aborts_the_run(raised, message, b
         recorder = Recorder(Journal(), asyncio.get_running_loop().time)
         make = lambda w, p: Client(w, p, answer=answer)  # noqa: E731
         with pytest.raises(HarnessError, match=message):
-            await Interpreter(Clients(endless()), recorder, make, 2, bound_s).run()
+            await Interpreter(Together(endless()), recorder, make, 2, bound_s).run()
 
     run(main())
 
@@ -110,7 +110,7 @@ def test_so_does_one_that_raises_it_where_it_is_made(raised):
     async def main():
         recorder = Recorder(Journal(), asyncio.get_running_loop().time)
         with pytest.raises(HarnessError, match=r"RuntimeError: it (called|raised|was)"):
-            await Interpreter(Clients(endless()), recorder, make, 2).run()
+            await Interpreter(Together(endless()), recorder, make, 2).run()
 
     run(main())
 
@@ -124,7 +124,7 @@ def test_a_journal_that_cannot_be_written_is_a_harness_error():
 
     async def main():
         recorder = Recorder(Full(), asyncio.get_running_loop().time)
-        interpreter = Interpreter(Clients(endless()), recorder, Client, 2)
+        interpreter = Interpreter(Together(endless()), recorder, Client, 2)
         with pytest.raises(HarnessError, match="No space left") as caught:
             await interpreter.run()
         assert isinstance(caught.value.__cause__, OSError)
@@ -138,7 +138,7 @@ def test_cancelling_leaves_open_operations_open():
     async def main():
         recorder = Recorder(journal, asyncio.get_running_loop().time)
         make = lambda w, p: Client(w, p, latency_s=100)  # noqa: E731
-        task = asyncio.ensure_future(Interpreter(Clients(endless()), recorder, make, 3).run())
+        task = asyncio.ensure_future(Interpreter(Together(endless()), recorder, make, 3).run())
         await asyncio.sleep(1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -154,9 +154,9 @@ def test_a_further_generator_goes_on_with_the_same_processes():
     async def main():
         recorder = Recorder(journal, asyncio.get_running_loop().time)
         make = lambda w, p: Client(w, p, answer=lambda _: EventType.INFO)  # noqa: E731
-        interpreter = Interpreter(Clients(Limit(1, endless())), recorder, make, 1)
+        interpreter = Interpreter(Together(Limit(1, endless())), recorder, make, 1)
         await interpreter.run()
-        await interpreter.run(Clients(Limit(1, endless())))
+        await interpreter.run(Together(Limit(1, endless())))
 
     run(main())
     assert [event.process for event in invocations(journal.events)] == [0, 1]
@@ -167,7 +167,7 @@ def stream(seed):
         random = Random(f"{seed}/operations/{worker}")
         return Of(Op("op", None, random.randrange(10**6)) for _ in itertools.count())
 
-    return Clients(Limit(200, Rate(100, EachWorker(of_worker), Random(f"{seed}/rate"))))
+    return Together(Limit(200, Rate(100, EachWorker(of_worker), Random(f"{seed}/rate"))))
 
 
 def by_worker(events, concurrency):
@@ -197,7 +197,7 @@ sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests.harness.world import Client
 from harness.run.generators.flow import Of
-from harness.run.generators.flow import Clients
+from harness.run.generators.flow import Together
 from harness.run.interpreter import Interpreter
 from harness.run.recorder import Recorder
 from results.store.journal import JournalWriter
@@ -206,7 +206,7 @@ from workloads.base import Op
 async def main():
     with JournalWriter(Path(sys.argv[1])) as journal:
         recorder = Recorder(journal, asyncio.get_running_loop().time)
-        ops = Clients(Of(Op("op", "k", n) for n in itertools.count()))
+        ops = Together(Of(Op("op", "k", n) for n in itertools.count()))
         make = lambda w, p: Client(w, p, latency_s=0.0)
         await Interpreter(ops, recorder, make, 3).run()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import ClassVar
 
 from checkers.history import Event, EventType
 from harness.run.generators.base import (
@@ -13,7 +12,6 @@ from harness.run.generators.base import (
     Context,
     Done,
     Generator,
-    Inside,
     Next,
     Unmoved,
     Wait,
@@ -129,52 +127,29 @@ class Phases:
             self._phases[0].update(context, event)
 
 
-class _Part(Inside):
-    """A generator for a part of the workers: done for the others, which its context leaves out."""
-
-    nemesis: ClassVar[bool]
-    """Whether the part is the nemesis; else it is all clients."""
-
-    def op(self, context: Context) -> Answer:
-        if (context.worker == NEMESIS) is not self.nemesis:
-            return Done()
-        return super().op(self._among_own(context))
-
-    def update(self, context: Context, event: Event) -> None:
-        if (context.worker == NEMESIS) is self.nemesis:
-            super().update(self._among_own(context), event)
-
-    def _among_own(self, context: Context) -> Context:
-        workers = _part(context.workers, nemesis=self.nemesis)
-        return Context(context.now_ns, context.worker, workers, context.wake)
-
-
-class Clients(_Part):
-    """A generator for client workers only."""
-
-    nemesis = False
-
-
-class Nemesis(_Part):
-    """A generator for the nemesis only."""
-
-    nemesis = True
-
-
 class Together:
-    """One generator for the clients beside another for the nemesis; done when both are."""
+    """A generator for the clients beside another for the nemesis; done when both are.
 
-    def __init__(self, clients: Generator, nemesis: Generator) -> None:
-        self._clients = Clients(clients)
-        self._nemesis = Nemesis(nemesis)
+    One that is not given has nothing to do. Each knows of its own workers alone.
+    """
+
+    def __init__(self, clients: Generator | None = None, nemesis: Generator | None = None) -> None:
+        self._parts = {False: clients, True: nemesis}
 
     def op(self, context: Context) -> Answer:
-        part = self._nemesis if context.worker == NEMESIS else self._clients
-        return part.op(context)
+        part, own = self._part_of(context)
+        return Done() if part is None else part.op(own)
 
     def update(self, context: Context, event: Event) -> None:
-        part = self._nemesis if context.worker == NEMESIS else self._clients
-        part.update(context, event)
+        part, own = self._part_of(context)
+        if part is not None:
+            part.update(own, event)
+
+    def _part_of(self, context: Context) -> tuple[Generator | None, Context]:
+        is_nemesis = context.worker == NEMESIS
+        workers = _part(context.workers, nemesis=is_nemesis)
+        own = Context(context.now_ns, context.worker, workers, context.wake)
+        return self._parts[is_nemesis], own
 
 
 @lru_cache(maxsize=64)
