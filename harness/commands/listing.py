@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import click
 
 from cluster.mutants import MUTANTS
 from harness.campaigns import campaign_names, load, text_of
-from harness.commands.options import FILE, Command, json_option, path_option
-from harness.errors import UsageError
+from harness.commands.options import Command, json_option
 from harness.terminal.answers import print_document
 from nemeses.registry import FAULTS
-from results.store.files import write_atomically
 from workloads.registry import WORKLOADS
 
 KINDS = ("systems", "workloads", "faults", "campaigns", "mutants")
@@ -43,21 +39,9 @@ def list_(kind: str, *, as_json: bool) -> int:
 
 @click.command(cls=Command)
 @click.argument("name", metavar="NAME")
-@path_option(
-    "--copy target",
-    "Write it there instead, to be changed and run; a file that exists is left as it is.",
-    FILE,
-)
-def campaign(name: str, target: Path | None) -> int:
-    """Print a named campaign: a plan in TOML."""
-    text = text_of(name)
-    if target is None:
-        click.echo(text, nl=False)
-        return 0
-    if os.path.lexists(target):
-        raise UsageError(f"{target} exists already")
-    write_atomically(target, text.encode())
-    click.echo(f"{target}: run it with kraftprobe run --campaign {target}")
+def campaign(name: str) -> int:
+    """Print a named campaign: a plan in TOML, to be changed and run."""
+    click.echo(text_of(name), nl=False)
     return 0
 
 

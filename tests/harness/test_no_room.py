@@ -172,13 +172,6 @@ def refuse(_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_copy_of_a_campaign_without_room_is_named_and_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(files.os, "fsync", refuse)
-    ran = kraftprobe("campaign", "quick", "--copy", tmp_path / "mine.toml")
-    assert (ran.exit_code, [*tmp_path.iterdir()]) == (2, [])
-    assert ran.stderr == f"kraftprobe: {tmp_path}/mine.toml: {os.strerror(errno.ENOSPC)}\n"
-
-
 @pytest.mark.parametrize(("folder", "code"), [(".", errno.ENOSPC), ("missing", errno.ENOENT)])
 def test_a_small_file_that_cannot_be_written_is_named(tmp_path, monkeypatch, folder, code):
     monkeypatch.setattr(files.os, "fsync", refuse)

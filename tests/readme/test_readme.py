@@ -36,7 +36,7 @@ OF_DOCS = """\
 .venv/bin/kraftprobe run --backend sim --campaign quick --seed 7
 .venv/bin/kraftprobe sim --seed 11
 .venv/bin/kraftprobe runs list
-.venv/bin/kraftprobe campaign standard --copy mine.toml
+.venv/bin/kraftprobe campaign standard > mine.toml
 .venv/bin/kraftprobe check runs/quick/*
 .venv/bin/kraftprobe report runs/quick/*
 .venv/bin/kraftprobe cleanup
