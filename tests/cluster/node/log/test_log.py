@@ -4,7 +4,6 @@ import pytest
 
 from cluster.node.log.batch.records import CorruptBatchError, Record, encode_batch
 from cluster.node.log.metadata.log import CorruptLogError, LogConfig
-from cluster.node.log.types import OffsetAndEpoch
 from tests.cluster.node.log.log_helpers import DIRECTORY, Logs, batch, flushed
 
 
@@ -20,15 +19,6 @@ def test_an_empty_log_begins_at_zero():
     assert (log.start_offset, log.end_offset, log.durable_end_offset) == (0, 0, 0)
     assert (log.epochs.latest_epoch, log.truncated_bytes) == (None, 0)
     assert log.read(0, 100) == b""
-
-
-def test_unflushed_batches_are_read_from_memory():
-    logs = Logs(cache_bytes=0)
-    logs.disk.stall()
-    log = filled(logs, 3)
-    log.flush(lambda: None)
-    assert log.durable_end_offset == 0
-    assert log.read(0, 10_000) == batch(0) + batch(1) + batch(2)
 
 
 def test_a_read_gives_whole_batches_from_the_one_that_holds_the_offset():
@@ -59,17 +49,6 @@ def test_a_batch_that_straddles_the_end_offset_is_not_read():
     assert logs.open().read(0, 10_000, end_offset=2) == b""
 
 
-@pytest.mark.parametrize("cache_bytes", [0, 150, 1 << 20])
-def test_reads_from_file_and_memory_agree(cache_bytes):
-    logs = Logs(segment_bytes=300, cache_bytes=cache_bytes)
-    log = filled(logs, 20)
-    flushed(logs, log)
-    for offset in range(20):
-        data = log.read(offset, 1)
-        assert data == batch(offset)
-        assert log.read(offset, 100_000).startswith(data)
-
-
 def test_a_segment_rolls_before_it_grows_too_large():
     logs = Logs(segment_bytes=300)
     log = filled(logs, 9)
@@ -77,15 +56,6 @@ def test_a_segment_rolls_before_it_grows_too_large():
     names = [name for name in logs.disk.list_directory(DIRECTORY) if name.endswith(".log")]
     assert names == [f"{offset:020d}.log" for offset in (0, 3, 6)]
     assert all(logs.disk.size(f"{DIRECTORY}/{name}") <= 300 for name in names)
-
-
-def test_a_batch_larger_than_a_segment_gets_one_of_its_own():
-    logs = Logs(segment_bytes=300)
-    log = logs.open()
-    log.append(batch(0) + batch(1, size=1000) + batch(2))
-    flushed(logs, log)
-    assert len([n for n in logs.disk.list_directory(DIRECTORY) if n.endswith(".log")]) == 3
-    assert logs.open().read(1, 1) == batch(1, size=1000)
 
 
 def test_a_gap_is_refused_and_nothing_is_appended():
@@ -108,16 +78,6 @@ def test_a_damaged_batch_is_refused_and_nothing_is_appended():
     with pytest.raises(CorruptBatchError):
         log.append(batch(2) + bytes(damaged))
     assert log.end_offset == 2
-
-
-def test_flush_calls_back_later_and_only_when_durable():
-    logs = Logs()
-    log = filled(logs, 2)
-    called: list[int] = []
-    log.flush(lambda: called.append(log.durable_end_offset))
-    assert (called, log.durable_end_offset) == ([], 0)
-    logs.steps.run()
-    assert called == [2]
 
 
 def test_flush_without_anything_new_still_calls_back_later():
@@ -162,33 +122,6 @@ def test_a_callback_may_append_and_flush_again():
     assert done == [1, 2, 3, 4, 5]
 
 
-def test_truncation_lowers_what_is_durable():
-    logs = Logs()
-    log = filled(logs)
-    flushed(logs, log)
-    log.truncate_to(4)
-    assert (log.end_offset, log.durable_end_offset) == (4, 4)
-    assert log.read(3, 10_000) == batch(3)
-
-
-def test_an_old_completion_does_not_make_later_records_durable():
-    """Truncate to 4, append others up to 10; then the sync of the first ten completes."""
-    logs = Logs(segment_bytes=1 << 20)
-    log = filled(logs, 10)
-    seen: list[int] = []
-    log.flush(lambda: seen.append(log.durable_end_offset))
-    logs.disk.stall()
-    log.truncate_to(4)
-    for offset in range(4, 10):
-        log.append(batch(offset, epoch=1))
-    logs.disk.resume()
-    logs.steps.run()
-    assert seen == [4]
-    assert log.durable_end_offset == 4
-    flushed(logs, log)
-    assert log.durable_end_offset == 10
-
-
 def test_a_truncation_within_a_batch_drops_the_whole_batch():
     logs = Logs()
     log = logs.open()
@@ -198,17 +131,6 @@ def test_a_truncation_within_a_batch_drops_the_whole_batch():
     log.append(batch(1))
     flushed(logs, log)
     assert logs.open().end_offset == 2
-
-
-def test_end_offset_for_epoch_of_a_reopened_log():
-    logs = Logs()
-    log = logs.open()
-    log.append(batch(0, 0) + batch(1, 0) + batch(2, 3) + batch(3, 5))
-    flushed(logs, log)
-    log = logs.open()
-    ends = [log.end_offset_for_epoch(epoch) for epoch in (0, 2, 3, 4, 5, 9)]
-    expected = [(2, 0), (2, 0), (3, 3), (3, 3), (4, 5), (4, 5)]
-    assert ends == [OffsetAndEpoch(offset, epoch) for offset, epoch in expected]
 
 
 def test_a_disk_error_is_reported_once_and_nothing_is_reported_durable():
@@ -244,16 +166,6 @@ def test_memory_holds_no_more_than_the_bound_once_durable():
     assert log._tail.start_offset == 0
     flushed(logs, log)
     assert 47 <= log._tail.start_offset < 50
-
-
-def test_what_is_not_durable_stays_in_memory_whatever_the_bound():
-    logs = Logs(cache_bytes=0)
-    log = filled(logs, 2)
-    log.flush(lambda: None)
-    log.append(batch(2) + batch(3))
-    logs.steps.run()
-    assert log.durable_end_offset == 2
-    assert [log.read(offset, 1) for offset in range(4)] == [batch(offset) for offset in range(4)]
 
 
 def reopened(logs, keep):

@@ -53,19 +53,6 @@ def test_epoch_file_and_recovery_point_are_as_durable_as_the_records():
         assert log.epochs.latest_epoch == epoch
 
 
-def test_a_reopened_log_is_the_same():
-    logs = stored()
-    before = contents(logs)
-    log = logs.open()
-    logs.steps.run()
-    assert (log.end_offset, log.durable_end_offset, log.epochs.latest_epoch) == (10, 10, 9)
-    assert log.truncated_bytes == 0
-    assert [log.read(offset, 1) for offset in range(10)] == [
-        batch(offset, epoch) for offset, epoch in enumerate(EPOCHS)
-    ]
-    assert contents(logs) == before
-
-
 def test_files_are_kafkas():
     logs = stored()
     assert logs.disk.read(RECOVERY_POINT) == b"0\n1\ntopic 0 10\n"
@@ -127,15 +114,6 @@ def test_a_torn_last_batch_is_cut_off_and_counted(size):
     flushed(logs, log)
     assert logs.disk.read(segment(0)) == whole
     assert logs.open().truncated_bytes == 0
-
-
-def test_records_appended_after_a_torn_tail_take_its_place():
-    logs = stored(segment_bytes=1 << 20)
-    replace(logs, segment(0), logs.disk.read(segment(0)) + batch(10, 9)[:50])
-    log = logs.open()
-    log.append(batch(10, 11))
-    flushed(logs, log)
-    assert logs.open().read(10, 1) == batch(10, 11)
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 300, b"\xff" * 300, b"\2" * 300])
