@@ -24,26 +24,13 @@ from cluster.node.kraft.messages import (
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol import messages as m
 from cluster.node.protocol.apis import Origin
-from tests.cluster.node.controller.fakes import FakeClock
+from tests.cluster.node.controller.fakes import FakeClock, alter, creatable, create, metadata
 
 LEADER = Endpoint(2, "127.0.0.1", 9093)
 NEXT = Endpoint(3, "127.0.0.1", 9094)
 ALICE = Origin("User", "alice", "192.0.2.7", "admin-1")
 LEADER_DIRECTORY = uuid.UUID(int=7, version=4)
-CREATE = m.CreateTopicsRequest(
-    topics=(
-        m.CreatableTopic(
-            name="t", num_partitions=1, replication_factor=1, assignments=(), configs=()
-        ),
-    ),
-    timeout=m.milliseconds(700),
-)
-ALTER = m.IncrementalAlterConfigsRequest(
-    resources=(m.AlterConfigsResource(resource_type=2, resource_name="t", configs=()),),
-    validate_only=False,
-)
-
-
+CREATE, ALTER = create("t", timeout_ms=700), alter("k", "v", resource=(2, "t"))
 CREATED = m.CreateTopicsResponse(throttle_time=m.NO_THROTTLE, topics=())
 REFUSED = error_response(CREATE, ErrorCode.not_controller, None)
 
@@ -180,8 +167,7 @@ def test_what_was_never_appended_ends_in_a_definite_error_before_the_client_give
 
 
 def test_nothing_is_held_for_ever():
-    long = m.CreateTopicsRequest(topics=CREATE.topics, timeout=m.milliseconds(2**31 - 1))
-    broker = Broker(leader=None).forward(long)
+    broker = Broker(leader=None).forward(create("t", timeout_ms=2**31 - 1))
     broker.clock.advance(HOLD_MAX_MS)
     assert error_of(broker) is ErrorCode.not_controller
 
@@ -229,7 +215,7 @@ def test_a_change_of_voters_may_have_been_appended_by_one_that_no_longer_leads()
 def test_requests_keep_their_order():
     broker = Broker(leader=None)
     for number in range(5):
-        broker.forward(m.CreateTopicsRequest(topics=(), timeout=m.milliseconds(500 + number)))
+        broker.forward(create(timeout_ms=500 + number))
     broker.becomes_leader(LEADER)
     times = [attempt.timeout_ms for attempt in broker.attempts]
     assert (len(times), times) == (5, sorted(times))
@@ -249,12 +235,8 @@ def test_more_than_a_bounded_number_of_requests_is_not_held():
 
 
 def test_more_than_a_bounded_number_of_bytes_is_not_held():
-    value = "v" * (MAX_HELD_BYTES // 3)
-    configs = (m.CreatableTopicConfig(name="c", value=value),)
-    topic = m.CreatableTopic(
-        name="t", num_partitions=1, replication_factor=1, assignments=(), configs=configs
-    )
-    large = m.CreateTopicsRequest(topics=(topic,), timeout=m.milliseconds(700))
+    configs = {"c": "v" * (MAX_HELD_BYTES // 3)}
+    large = create(creatable("t", configs=configs), timeout_ms=700)
     broker = Broker(leader=None).forward(large).forward(large)
     assert broker.answers == []
     assert error_of(broker.forward(large)) is ErrorCode.not_controller
@@ -338,6 +320,4 @@ def test_a_second_answer_is_not_passed_on():
 def test_reads_that_any_node_can_answer_are_not_for_the_controller_alone():
     assert is_for_controller(CREATE)
     assert not is_for_controller(m.DescribeConfigsRequest(resources=()))
-    assert not is_for_controller(
-        m.MetadataRequest(topics=None, include_topic_authorized_operations=False)
-    )
+    assert not is_for_controller(metadata(everything=True))

@@ -9,12 +9,12 @@ import pytest
 from checkers.invariants.answers import ClusterDescribed, state_decides, wrong_refused
 from checkers.invariants.watcher import Watcher
 from cluster.mutants import apply_mutant
-from cluster.node.protocol import messages as m
 from harness.sim.requests.metadata_walk import walk
 from harness.sim.requests.what_ifs import WhatIfs
 from harness.sim.sights.broker_view import differences
 from harness.sim.sights.replicas import _knows_epoch
 from tests.cluster.node.broker.cluster_of_brokers import TWO_DIRECTORIES, Brokers
+from tests.cluster.node.controller.fakes import alter
 from workloads.data.wrong_requests import WRONG
 
 JUDGES = (ClusterDescribed, wrong_refused, state_decides)
@@ -133,10 +133,7 @@ def test_a_broker_goes_by_the_metadata_that_it_was_given(mutant, says):
     brokers = Brokers()
     with mutated(mutant):
         brokers.create()
-        change = m.AlterableConfig(name="segment.ms", config_operation=m.i8(0), value="7")
-        of = m.AlterConfigsResource(resource_type=m.i8(2), resource_name="t", configs=(change,))
-        request = m.IncrementalAlterConfigsRequest(resources=(of,), validate_only=False)
-        replies = []
+        request, replies = alter("segment.ms", "7", resource=(2, "t")), []
         brokers.quorum.node(brokers.quorum.elect()).handle("CONTROLLER", request, replies.append)
         assert brokers.until(lambda: replies)
         brokers.run(1_000)

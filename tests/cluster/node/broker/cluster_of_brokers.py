@@ -38,6 +38,14 @@ def delete_records(name, index, offset):
     )
 
 
+def move_replicas(path, *partitions):
+    """Make a request to move replicas, each a topic and an index, to a log directory."""
+    topics = tuple(
+        d.AlterReplicaLogDirTopic(name=name, partitions=(index,)) for name, index in partitions
+    )
+    return d.AlterReplicaLogDirsRequest(dirs=(d.AlterReplicaLogDir(path=path, topics=topics),))
+
+
 def list_offsets(name, index, timestamp):
     row = d.ListOffsetsPartition(
         partition_index=m.i32(index), current_leader_epoch=m.i32(-1), timestamp=m.i64(timestamp)

@@ -4,13 +4,8 @@ from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic
 
 from cluster.node.broker.serving.log_dirs import describe_log_dirs
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.data_messages import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-)
 from cluster.node.protocol.messages import DescribeLogDirsRequest
-from tests.cluster.node.broker.cluster_of_brokers import Brokers
+from tests.cluster.node.broker.cluster_of_brokers import Brokers, move_replicas
 
 EVERYTHING = DescribeLogDirsRequest(topics=None)
 BROKER = 1
@@ -86,13 +81,10 @@ def test_a_volume_that_cannot_be_read_is_a_storage_error():
 
 
 def moved(brokers, path, *partitions):
-    topics = tuple(
-        AlterReplicaLogDirTopic(name=name, partitions=(index,)) for name, index in partitions
-    )
-    request = AlterReplicaLogDirsRequest(dirs=(AlterReplicaLogDir(path=path, topics=topics),))
+    reply = brokers.answer(BROKER, move_replicas(path, *partitions))
     return {
         (topic.topic_name, row.partition_index): row.error_code
-        for topic in brokers.answer(BROKER, request).results
+        for topic in reply.results
         for row in topic.partitions
     }
 

@@ -8,13 +8,13 @@ from cluster.node.broker.replication.alter_log_dirs import (
 )
 from cluster.node.broker.serving.log_dirs import describe_log_dirs
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.data_messages import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-)
 from cluster.node.protocol.messages import DescribeLogDirsRequest
-from tests.cluster.node.broker.cluster_of_brokers import TWO_DIRECTORIES, Brokers, values_in
+from tests.cluster.node.broker.cluster_of_brokers import (
+    TWO_DIRECTORIES,
+    Brokers,
+    move_replicas,
+    values_in,
+)
 from tests.harness.sim.hooks import Nth
 
 SMALL_STEPS = {**TWO_DIRECTORIES, "replica.fetch.max.bytes": 200}
@@ -56,8 +56,7 @@ class Moves(Brokers):
             self.acknowledged.append(value)
 
     def alter(self, path, name="t", index=0):
-        topic = AlterReplicaLogDirTopic(name=name, partitions=(index,))
-        request = AlterReplicaLogDirsRequest(dirs=(AlterReplicaLogDir(path=path, topics=(topic,)),))
+        request = move_replicas(path, (name, index))
         return self.answer(1, request).results[0].partitions[0].error_code
 
     def described(self):

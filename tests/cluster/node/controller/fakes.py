@@ -281,6 +281,14 @@ def describe(resource=(4, ""), keys=("k",), synonyms=False):
     )
 
 
+def describe_cluster(endpoint_type=1, *, fenced=False, operations=False):
+    return m.DescribeClusterRequest(
+        include_cluster_authorized_operations=operations,
+        endpoint_type=endpoint_type,
+        include_fenced_brokers=fenced,
+    )
+
+
 def metadata(*names, ids=(), everything=False):
     topics = [m.MetadataRequestTopic(name=name, topic_id=None) for name in names]
     topics += [m.MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in ids]

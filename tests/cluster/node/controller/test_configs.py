@@ -19,6 +19,7 @@ from tests.cluster.node.controller.fakes import (
     creatable,
     create,
     describe,
+    describe_cluster,
 )
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -325,21 +326,13 @@ def test_a_node_that_does_not_lead_describes_itself_and_nothing_else():
     assert code_of(reply) == ErrorCode.not_controller
 
 
-def cluster(endpoint_type):
-    return m.DescribeClusterRequest(
-        include_cluster_authorized_operations=False,
-        endpoint_type=endpoint_type,
-        include_fenced_brokers=False,
-    )
-
-
 def test_describe_cluster_names_brokers_or_controllers_by_listener():
     node = Node()
     node.raft.leader_id = 2
-    (reply,) = node.send(cluster(1), CLIENT)
+    (reply,) = node.send(describe_cluster(1), CLIENT)
     assert (reply.cluster_id, reply.controller_id) == ("fake-cluster", 2)
     assert [(b.broker_id, b.port) for b in reply.brokers] == [(1, 9091), (2, 9092), (3, 9093)]
-    (reply,) = node.send(cluster(2), CONTROLLER)
+    (reply,) = node.send(describe_cluster(2), CONTROLLER)
     assert [(b.broker_id, b.port) for b in reply.brokers] == [(1, 9191), (2, 9192), (3, 9193)]
 
 
@@ -352,6 +345,6 @@ def test_describe_cluster_names_brokers_or_controllers_by_listener():
     ],
 )
 def test_describe_cluster_of_the_wrong_endpoints_is_refused(listener, endpoint_type, error):
-    (reply,) = Node().send(cluster(endpoint_type), listener)
+    (reply,) = Node().send(describe_cluster(endpoint_type), listener)
     assert reply.error_code == error
     assert reply.brokers == ()

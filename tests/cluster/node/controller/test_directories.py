@@ -14,10 +14,10 @@ from cluster.node.controller.metadata.registrations import (
 )
 from cluster.node.controller.metadata.state import UNASSIGNED_DIRECTORY
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol import messages as m
 from harness.sim.sights.images import Changes, image_of
 from tests.cluster.node.controller.brokers import ELR, Brokers, assign, heartbeat
 from tests.cluster.node.controller.fakes import metadata
+from tests.cluster.node.controller.test_reassignment import reassign
 
 A, B, C = uuid.UUID(int=1_001), uuid.UUID(int=2_001), uuid.UUID(int=3_001)
 ELSEWHERE = uuid.UUID(int=9_999)
@@ -205,13 +205,7 @@ def test_replicas_that_change_places_take_their_directories_along():
     topic = cluster.topic(1, 2)
     assigned(cluster, 1, A, topic)
     first, second = cluster.partition(topic).directories
-    swapped = m.ReassignablePartition(partition_index=0, replicas=(2, 1))
-    cluster.node.call(
-        m.AlterPartitionReassignmentsRequest(
-            timeout=m.milliseconds(1_000),
-            topics=(m.ReassignableTopic(name="t", partitions=(swapped,)),),
-        )
-    )
+    cluster.node.call(reassign(("t", 0, (2, 1))))
     partition = cluster.partition(topic)
     assert (partition.replicas, partition.directories) == ((2, 1), (second, first))
 

@@ -9,9 +9,14 @@ from hypothesis import strategies as st
 
 from cluster.node.controller.topics.placement import UsableBroker, place_replicas
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import DescribeClusterRequest
 from tests.cluster.node.controller.brokers import Brokers
-from tests.cluster.node.controller.fakes import CLIENT, creatable, create, metadata
+from tests.cluster.node.controller.fakes import (
+    CLIENT,
+    creatable,
+    create,
+    describe_cluster,
+    metadata,
+)
 
 TABLE = Path(__file__).parents[3] / "data/kafka/placements-4.3.1.jsonl"
 
@@ -70,10 +75,7 @@ def test_topics_are_spread_over_the_racks_that_brokers_register_with():
 
 def test_clients_learn_the_racks():
     brokers = racked()
-    described = DescribeClusterRequest(
-        include_cluster_authorized_operations=False, endpoint_type=1, include_fenced_brokers=False
-    )
-    for request in (metadata(), described):
+    for request in (metadata(), describe_cluster()):
         answer = brokers.node.call(request, CLIENT)
         assert [broker.rack for broker in answer.brokers] == [f"r{i % 3}" for i in range(1, 7)]
 

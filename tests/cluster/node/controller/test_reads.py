@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from cluster.node.controller.metadata.registrations import ClusterInfo
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import DescribeClusterRequest
 from tests.cluster.node.controller.brokers import Brokers
 from tests.cluster.node.controller.fakes import (
     BOOTSTRAP_END,
@@ -17,6 +16,7 @@ from tests.cluster.node.controller.fakes import (
     create,
     delete,
     describe,
+    describe_cluster,
     metadata,
 )
 
@@ -181,12 +181,6 @@ def test_the_client_listener_describes_configs_from_the_image():
     node.raft.lose()
     assert value_of(node.send(describe(), CLIENT)[0]) == {"k": "1"}
     assert node.send(describe(), CONTROLLER)[0].results[0].error_code == ErrorCode.not_controller
-
-
-def describe_cluster():
-    return DescribeClusterRequest(
-        include_cluster_authorized_operations=False, endpoint_type=1, include_fenced_brokers=False
-    )
 
 
 REGISTERED = ClusterInfo("fake-cluster", 1, brokers=(), registration=True)

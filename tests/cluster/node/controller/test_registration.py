@@ -14,7 +14,14 @@ from tests.cluster.node.controller.brokers import (
     register,
     unregister,
 )
-from tests.cluster.node.controller.fakes import CLIENT, Node, active, create, metadata
+from tests.cluster.node.controller.fakes import (
+    CLIENT,
+    Node,
+    active,
+    create,
+    describe_cluster,
+    metadata,
+)
 
 
 def test_a_brokers_epoch_is_the_offset_of_the_record_that_registered_it():
@@ -174,12 +181,6 @@ def test_clients_see_registered_brokers_that_are_not_fenced():
     assert [(b.broker_id, b.is_fenced) for b in described.brokers] == [(7, False)]
     (described,) = cluster.node.send(describe_cluster(fenced=True), CLIENT)
     assert [(b.broker_id, b.is_fenced) for b in described.brokers] == [(7, False), (8, True)]
-
-
-def describe_cluster(*, fenced):
-    return m.DescribeClusterRequest(
-        include_cluster_authorized_operations=False, include_fenced_brokers=fenced
-    )
 
 
 def test_new_partitions_go_to_registered_brokers_and_only_live_ones_are_in_sync():

@@ -15,6 +15,7 @@ from tests.cluster.node.controller.fakes import (
     creatable,
     create,
     delete,
+    describe_cluster,
     metadata,
 )
 
@@ -286,9 +287,6 @@ def test_what_a_client_may_do_is_said_when_it_asks():
     assert {t.topic_authorized_operations for t in quiet.topics} == {-(2**31)}
     asking = dataclasses.replace(request, include_topic_authorized_operations=True)
     assert {t.topic_authorized_operations for t in node.call(asking, CLIENT).topics} == {3576}
-    cluster = m.DescribeClusterRequest(
-        include_cluster_authorized_operations=True, include_fenced_brokers=False
-    )
-    assert node.call(cluster, CLIENT).cluster_authorized_operations == 8096
-    quiet = dataclasses.replace(cluster, include_cluster_authorized_operations=False)
-    assert node.call(quiet, CLIENT).cluster_authorized_operations == -(2**31)
+    for asks, operations in ((True, 8096), (False, -(2**31))):
+        described = node.call(describe_cluster(operations=asks), CLIENT)
+        assert described.cluster_authorized_operations == operations
