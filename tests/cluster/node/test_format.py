@@ -15,7 +15,7 @@ from cluster.node.controller.metadata.scram_users import credential_of
 from cluster.node.controller.records.kinds import FeatureLevelRecord
 from cluster.node.format import main
 from cluster.node.kraft.messages import ReplicaKey
-from cluster.node.kraft.quorum.control_state import Voter, VoterSet
+from cluster.node.kraft.quorum.control_state import VoterSet
 from cluster.node.kraft.quorum.quorum_state_store import write_bootstrap
 from cluster.node.log.metadata.snapshot import BOOTSTRAP_ID, parse_snapshot
 from cluster.node.meta_properties import formatted_cluster_id, identify
@@ -26,7 +26,8 @@ from cluster.node.security.mechanisms import ScramClientExchange, ScramServer
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
 from tests.cluster.node.controller.fakes import active
 from tests.cluster.node.kraft.dynamic import voter_ids
-from tests.cluster.node.kraft.world import DIRECTORY, World, listeners_of
+from tests.cluster.node.kraft.test_bootstrap_crashes import voter_set
+from tests.cluster.node.kraft.world import DIRECTORY, World
 
 CHECKPOINT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 IDS = [uuid_to_text(uuid.UUID(int=2000 + i, version=4)) for i in (1, 2, 3)]
@@ -61,11 +62,6 @@ def test_a_folder_is_formatted_with_the_first_voters(tmp_path):
     found = []
     on_disk(config, lambda disk: identify({"": disk}, "c", 2, random.Random(1), found.append))
     assert found == [{"": uuid_from_text(IDS[1])}]
-
-
-def test_a_standalone_voter_is_alone(tmp_path):
-    assert formatted(tmp_path, "--standalone")[0].exit_code == 0
-    assert version_and_voters(tmp_path)[1].ids == (2,)
 
 
 def test_a_node_that_joins_has_no_checkpoint(tmp_path):
@@ -134,12 +130,7 @@ def test_a_folder_is_not_formatted_twice(tmp_path):
 def test_a_quorum_begins_with_its_bootstrap_checkpoint_and_puts_it_into_the_log():
     world = World(3)
     world.dynamic = True
-    voters = VoterSet(
-        Voter(
-            ReplicaKey(i, node.directory_id), Endpoint(i, "n", 9000 + i), listeners=listeners_of(i)
-        )
-        for i, node in world.nodes.items()
-    )
+    voters = voter_set(*(ReplicaKey(i, node.directory_id) for i, node in world.nodes.items()))
     world.voters = VoterSet(())
     for node in world.nodes.values():
         write_bootstrap(node.disk, DIRECTORY, voters, 0, lambda error: None)
