@@ -23,23 +23,6 @@ def test_only_the_leader_takes_records_and_others_name_it():
     assert (result.error, result.leader_id) == (ErrorCode.not_leader_or_follower, 1)
 
 
-def test_an_acknowledged_record_survives_the_death_of_its_leader():
-    brokers = Brokers()
-    brokers.create(min_insync_replicas=2)
-    brokers.produce(1, b"a")
-    brokers.world.kill("n1")
-    assert brokers.until(lambda: brokers.partition().leader in {2, 3})
-    leader = brokers.partition().leader
-    assert brokers.until(lambda: brokers.replica(leader).partition.leads)
-    assert brokers.produce(leader, b"b").base_offset == 1
-    brokers.world.start("n1")
-    assert brokers.until(lambda: set(brokers.partition().isr) == {1, 2, 3})
-    assert brokers.produce(leader, b"c").error is ErrorCode.none
-    for broker in (1, 2, 3):
-        assert brokers.until(lambda: brokers.values(broker) == [b"a", b"b", b"c"])  # noqa: B023
-    assert brokers.quorum.monitor.violations == []
-
-
 @pytest.mark.parametrize("acks", [1, 0])
 def test_with_fewer_acknowledgements_the_leader_alone_counts(acks):
     brokers = Brokers()
