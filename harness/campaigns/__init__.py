@@ -40,28 +40,12 @@ def read_document(path: Path) -> dict[str, Any]:
     return document
 
 
-def read_schedule(path: Path) -> list[Any]:
-    """Read the entries of a schedule, in a file that holds nothing else. Raises PlanError.
-
-    Every other key would be left out in silence: it belongs to a plan (--campaign).
-    """
-    document = documents.read_document(path, "a schedule", PlanError, bytes_max=_BYTES_MAX)
-    for key in document:
-        if key != "schedule":
-            line = unknown("key", key, ("schedule",))
-            raise PlanError(f"{path}: {line}; a file of --schedule has [[schedule]] entries alone")
-    entries = document.get("schedule")
-    if not isinstance(entries, list) or not entries:
-        raise PlanError(f"{path}: has no [[schedule]] entries; --faults none runs without faults")
-    return entries
-
-
 @contextlib.contextmanager
 def error_origin(source: str | Path | None, options: Mapping[str, str] = {}) -> Iterator[None]:
     """Have a PlanError name the option that was typed, else the file of the plan.
 
-    `source`: name of a campaign, or its file. `options`: key of a plan -> the option, or the file,
-    that gave its value.
+    `source`: name of a campaign, or its file. `options`: key of a plan -> the option that gave its
+    value.
     """
     try:
         yield
@@ -71,8 +55,7 @@ def error_origin(source: str | Path | None, options: Mapping[str, str] = {}) -> 
         place = re.match(r"([a-z_]+)(?:\.\w+| \d+)?(:| must )", line)
         origin = None if place is None else options.get(place[1])
         if origin is not None and place is not None:
-            is_option = origin.startswith("--")
-            line = origin + line[place.start(2) :] if is_option else f"{origin}: {line}"
+            line = origin + line[place.start(2) :]
         elif source is None or source in campaign_names():
             raise
         elif not line.startswith(f"{Path(source)}: "):

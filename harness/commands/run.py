@@ -13,9 +13,8 @@ from typing import Any
 import click
 
 from cluster.backends.registry import BACKENDS
-from harness.campaigns import error_origin, load, read_schedule
+from harness.campaigns import error_origin, load
 from harness.commands.options import (
-    FILE,
     SEED_MAX,
     Command,
     absolute_builds,
@@ -100,9 +99,6 @@ _OF_PLAN = "  [default: the campaign's]"
     metavar="A,B",
     help=f"Kinds of fault that must come (`list faults`), or 'none'.{_OF_PLAN}",
 )
-@path_option(
-    "--schedule", "Scripted schedule: a file of [[schedule]] entries and nothing else.", FILE
-)
 @click.option(
     "--skip-impossible",
     is_flag=True,
@@ -180,7 +176,11 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
     document |= _system(asked, document)
     if given.get("workload") != document.get("workload"):
         document.pop("workload_options", None)
-    _schedule(asked, document)
+    if asked.get("faults") is not None:
+        document["faults"] = _fault_names(asked["faults"])
+        document.pop("without_faults", None)
+        if isinstance(document.get("schedule"), list):
+            del document["schedule"]
     if isinstance(document.get("expectations"), dict):
         document["expectations"] = _rescale(given, document)
     document.setdefault("seed", random.randrange(SEED_MAX))
@@ -188,30 +188,13 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _schedule(asked: Mapping[str, Any], document: dict[str, Any]) -> None:
-    """Apply the options that say which faults come."""
-    if asked.get("faults") is not None:
-        document["faults"] = _fault_names(asked["faults"])
-        document.pop("without_faults", None)
-        if isinstance(document.get("schedule"), list):
-            del document["schedule"]
-    if asked.get("schedule") is not None:
-        document["schedule"] = read_schedule(asked["schedule"])
-        if asked.get("faults") is None:
-            document.pop("faults", None)
-        elif not document["faults"]:
-            raise UsageError("give --faults none or --schedule, not both")
-
-
 def _origins(asked: Mapping[str, Any]) -> dict[str, str]:
-    """Name the option, or the file, of each key of the plan that the command line gave."""
+    """Name the option of each key of the plan that the command line gave."""
     found: dict[str, str] = {}
     for parameter in run.params:
         if asked.get(str(parameter.name)) not in (None, ()):
             key = "system_options" if parameter.name in _SYSTEM_OPTIONS else str(parameter.name)
             found.setdefault(key, parameter.opts[0])
-    if asked["schedule"] is not None:
-        found["schedule"] = str(asked["schedule"])
     return found
 
 
@@ -271,8 +254,8 @@ def _releases(key: str, value: str, document: Mapping[str, Any]) -> tuple[str, s
 def _rescale(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
     """Scale a campaign's expectations to the length, rate and faults of the command line.
 
-    A plan of half the length expects half the operations and half the leader changes. Other nodes,
-    faults or schedule drop the expected faults, and without a fault that can depose a leader the
+    A plan of half the length expects half the operations and half the leader changes. Other nodes
+    or faults drop the expected faults, and without a fault that can depose a leader the
     expected leader changes. `harness.plan.document` raises the result to the floor.
     """
     from harness.plan.document import from_document  # noqa: PLC0415  (as above)

@@ -57,7 +57,6 @@ def one_line_on_stderr(result, *, exit_code=2):
         (["rnu"], "unknown command 'rnu'; did you mean 'run'?"),
         (["run", "--campaign", "smok"], "unknown campaign 'smok'; did you mean 'smoke'?"),
         (["run", "--campaign", "no/such.toml"], "no/such.toml: No such file or directory"),
-        (["run", "--schedule", "no-such.toml"], "no-such.toml: No such file or directory"),
         (["list", "faultz"], "'faultz' is not one of"),
         (["run", "--nodes", "many"], "Invalid value for '--nodes': 'many' is not a valid integer."),
         (["run", "--sead", "3"], "No such option '--sead'"),
@@ -424,15 +423,6 @@ def test_options_rescale_what_a_plan_expects(expecting, asked, wanted):
     plan = from_document(run_command.compose({"campaign": expecting, "seed": 1, **asked}))
     found = plan.expectations
     assert (found["min_operations"], found["leader_changes"], set(found["faults"])) == wanted
-
-
-def test_another_schedule_brings_its_own_faults(expecting, tmp_path):
-    script = tmp_path / "script.toml"
-    script.write_text('[[schedule]]\nat_s = 3\nfault = "pause"\nfor_s = 5\n')
-    plan = from_document(
-        run_command.compose({"campaign": expecting, "seed": 1, "schedule": script})
-    )
-    assert (plan.expectations["faults"], plan.expectations["leader_changes"]) == (["pause"], 4)
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 0.0, -3.0, 1e300])

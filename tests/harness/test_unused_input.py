@@ -59,39 +59,17 @@ KILL = '[[schedule]]\nat_s = 1\nfault = "kill"\n'
     "text",
     [
         "",
-        "# nothing\n",
-        KILL.replace("schedule", "shedule"),
-        "schedule = []\n",
-        "schedule = {}\n",
-        KILL + "[shedule]\n",
-        "nodes = 5\n" + KILL,
-        'faults = ["kill"]\n' + KILL,
-        "version = 1\n" + KILL,
-        KILL.replace("at_s", "at"),
-        KILL + "target = 'n1'\n",
-        KILL + "parameters = { target = 'leader' }\n",
-        KILL.replace("kill", "kil"),
-        KILL.replace("1", "6000"),
-    ],
-)
-def test_a_schedule_is_used_or_refused_by_its_name(tmp_path, text):
-    path = tmp_path / "s.toml"
-    path.write_text(text)
-    line = one_line_on_stderr(kraftprobe("run", "--runs", tmp_path / "r", "--schedule", path))
-    assert line.startswith(f"kraftprobe: {path}: ")
-    assert not (tmp_path / "r").exists()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
         "\n",
         "# nothing\n",
         'campaign = "x"\nabout = "y"\nversion = 1\n',
         "nodes = 3\nschedule = []\n",
         "nodes = 3\nfault = ['kill']\n",
         'faults = ["pause"]\n' + KILL,
+        KILL.replace("at_s", "at"),
+        KILL + "target = 'n1'\n",
+        KILL + "parameters = { target = 'leader' }\n",
+        KILL.replace("kill", "kil"),
+        KILL.replace("1", "6000"),
         "nodes = 3\n[expectations]\nmin_operation = 1\n",
         "nodes = 3\n[workload_options]\nkey = 1\n",
         "nodes = 3\n[node_settings]\n'process.role' = 'broker'\n",
@@ -166,13 +144,6 @@ def test_what_was_typed_is_named_as_it_was_typed(tmp_path, option, value):
 )
 def test_an_option_of_the_system_is_given_once(options):
     assert "twice" in one_line_on_stderr(kraftprobe("run", *options))
-
-
-def test_a_schedule_does_not_go_with_no_faults(tmp_path):
-    path = tmp_path / "s.toml"
-    path.write_text(KILL)
-    line = one_line_on_stderr(kraftprobe("run", "--schedule", path, "--faults", "none"))
-    assert "not both" in line
 
 
 @pytest.mark.parametrize("command", [["run", "--image", "x"], ["sim", "--system", "kraft"]])
