@@ -7,13 +7,16 @@ was found against what a release asks.
 from __future__ import annotations
 
 import datetime as dt
+import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from checkers.verdict import Status
 from cluster.systems.kinds import SettingError
 from harness.evidence.recomputation import made_anew
+from harness.full_disk import full_disk_of, lack_of_room
 from harness.judge.stored_runs import walk_targets
 from harness.plan.stored_document import derive
 from harness.policy.canary import canary_of
@@ -35,8 +38,20 @@ from results.store.run_store import RunStore
 
 
 def gate_all(folders: Sequence[Path], policy: Policy, now: dt.datetime) -> GateDecision:
-    """Gate runs and batches, and hold them against a policy. Raises UsageError, StoreError."""
-    rules = rules_of(policy)
+    """Gate runs and batches, and hold them against a policy. Raises UsageError, StoreError.
+
+    A full disk that keeps runs from being judged again is no verdict, unless one of them FAILed.
+    """
+    rules, full = rules_of(policy), list[OSError]()
+
+    def judge_again(store: RunStore) -> RunResults:
+        try:
+            return recompute(store)
+        except OSError as error:
+            full.extend(filter(None, [lack_of_room(error)]))
+            raise
+
+    rules = replace(rules, recompute=rules.recompute and judge_again)
     gate_once = cache(lambda folder: gate_folder(folder, rules))
     found = walk_targets(folders)
     entries = [
@@ -52,7 +67,12 @@ def gate_all(folders: Sequence[Path], policy: Policy, now: dt.datetime) -> GateD
         baseline += unread_entries(earlier)
         requirements += comparisons_of(policy.baseline, entries, baseline)
     canary = None if policy.no_canary or not entries else canary_of(entries)
-    return decide(entries, requirements, canary)
+    decision = decide(entries, requirements, canary)
+    if full and decision.status is not Status.FAIL:
+        place = Path(tempfile.gettempdir())
+        with full_disk_of(place):
+            raise full[0]
+    return decision
 
 
 def unread_entries(found: Walk) -> list[GateEntry]:

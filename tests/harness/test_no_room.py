@@ -118,7 +118,20 @@ def test_a_judgement_that_cannot_be_stored_is_no_verdict(tmp_path, monkeypatch, 
     assert again.exit_code == 0, again.stderr
 
 
-def _no_tables(*_):
+@pytest.mark.slow
+@pytest.mark.parametrize(("stale", "code"), [(0, 2), (3, 1)])
+def test_a_gate_without_room_to_judge_again_has_no_verdict_but_a_fail(
+    tmp_path, monkeypatch, stale, code
+):
+    store = make_run(tmp_path, duration_s=6, stale_reads=stale)
+    kraftprobe("check", store.folder)
+    monkeypatch.setattr("harness.policy.gate.made_anew", _no_tables)
+    gated = kraftprobe("gate", "--judge-again", "--no-canary", "--allow-no-faults", store.folder)
+    assert gated.exit_code == code, gated.output
+    assert "No space left" in gated.output
+
+
+def _no_tables(*_, **__):
     """Fail as Arrow does."""
     message = "[Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device"
     raise OSError(errno.ENOSPC, message)
