@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from checkers.history import Event, EventType, seconds
@@ -73,18 +73,22 @@ class Reign:
 
 
 def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
-    """Return the faults of a run in order of injection."""
+    """Return the faults of a run in order of injection.
+
+    What left its targets' processes alive, as a pause, ends with the last of them.
+    """
     invoked: dict[tuple[str, str, str], int] = {}
+    held: dict[int, set[tuple[str, str]]] = {}
     spans: list[FaultSpan] = []
     open_spans: list[int] = []
     for event in statements(events):
         if event.f in NO_FAULT:
             continue
-        phase, applied = str(event.value.get("phase")), event.value.get(APPLIED) is not False
+        phase = str(event.value.get("phase"))
         if event.type is EventType.INVOKE:
             invoked[event.f, phase, str(event.value.get("entry"))] = event.time_ns
             continue
-        if phase == "heal" and applied:
+        if phase == "heal" and event.value.get(APPLIED) is not False:
             ended = _ended_by(spans, open_spans, event)
             if ended is not None:
                 spans[ended] = _end_span(spans[ended], event)
@@ -93,15 +97,34 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
         elif phase == "inject":
             asked = event.f, phase, str(event.value.get("entry"))
             span = _begin_span(event, invoked.get(asked, began_ns(event)))
-            took = _detail_ms(event, TOOK_MS) is not None
-            if event.value.get(OVER) is True or (span.verified and took):
-                span = replace(span, healed=True, end_ns=event.time_ns)
-            elif not applied:
-                span = replace(span, end_ns=event.time_ns)
-            else:
+            if span.end_ns is None:
                 open_spans.append(len(spans))
+                held[len(spans)] = _processes(event, gone=False)
             spans.append(span)
+            for position in _left_alone(held, open_spans, _processes(event, gone=True)):
+                open_spans.remove(position)
+                spans[position] = replace(spans[position], healed=True, end_ns=event.time_ns)
     return spans
+
+
+def _left_alone(
+    held: Mapping[int, set[tuple[str, str]]], open_spans: list[int], gone: set[tuple[str, str]]
+) -> list[int]:
+    """Return the open spans that held processes, the last of which are gone now."""
+    left = [position for position in open_spans if held[position]]
+    for position in left:
+        held[position].difference_update(gone)
+    return [position for position in left if not held[position]]
+
+
+def _processes(event: Event, *, gone: bool) -> set[tuple[str, str]]:
+    """Return the nodes' processes of before an injection that are gone, or those that are not."""
+    detail = event.value.get("detail")
+    known = detail if isinstance(detail, dict) else {}
+    before, after = known.get("processes_before"), known.get("processes_after")
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return set()
+    return {(node, str(p)) for node, p in before.items() if (after.get(node) != p) is gone}
 
 
 def began_ns(event: Event) -> int:
@@ -177,13 +200,16 @@ def phases(events: Sequence[Event]) -> list[tuple[str, int]]:
 
 
 def _begin_span(event: Event, begin_ns: int) -> FaultSpan:
+    verified = event.type is EventType.OK and event.value.get("verified") is True
+    over = event.value.get(OVER) is True or (verified and _detail_ms(event, TOOK_MS) is not None)
+    has_ended = over or event.value.get(APPLIED) is False
     return FaultSpan(
         fault=event.f,
         targets=targets_of(event),
         begin_ns=begin_ns,
-        end_ns=None,
-        verified=event.type is EventType.OK and event.value.get("verified") is True,
-        healed=False,
+        end_ns=event.time_ns if has_ended else None,
+        verified=verified,
+        healed=over,
         detail=_reason(event),
         entry=event.value.get("entry"),
     )

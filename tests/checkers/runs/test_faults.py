@@ -34,6 +34,25 @@ def test_the_heal_of_another_entry_ends_no_fault_of_the_same_targets():
     assert alone.end_ns is None
 
 
+@pytest.mark.parametrize(
+    ("killed", "ended"), [("a", [None, None]), ("ab", [1, None]), ("abc", [1, None])]
+)
+def test_a_pause_ends_with_the_last_process_that_it_stopped(killed, ended):
+    """One that was killed and started again is paused no more, whenever the pause is healed."""
+
+    def of(nodes, after):
+        return {"processes_before": dict.fromkeys(nodes, "1"), "processes_after": after}
+
+    stopped = inject("ab", entry=0, detail=of("ab", {"a": "1", "b": "1"}))
+    kill = "kill", "inject", killed, {"verified": True, "entry": 1}
+    kill[3]["detail"] = of(killed, dict.fromkeys(killed))
+    spans = fault_spans(journal(stopped, kill))
+    assert [span.end_ns for span in spans] == ended
+    spans = fault_spans(journal(stopped, kill, heal("ab", entry=0)))
+    assert spans[0].end_ns == (ended[0] or 2)
+    assert not not_healed(journal(stopped, kill, heal("ab", entry=0)), tried=True)
+
+
 def test_a_fault_that_had_ended_early_had_whatever_its_next_heal_measures():
     gone = heal("a", verified=False, detail={"ended_early": ["nothing is lost"]})
     (span,) = fault_spans(journal(inject("a"), gone, heal("a")))
