@@ -26,12 +26,12 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
-from checkers.evidence import LogRecord
+from checkers.evidence import LogRecord, Snapshot
 from checkers.history import Operation
 from checkers.history.recorded import columns_of
 from checkers.verdict import Anomaly, anomaly
@@ -42,6 +42,8 @@ _LIST: Final = "kraftprobe.list."
 _REGISTER: Final = "kraftprobe.register."
 _FIRST_FAKE_BROKER: Final = 2_000
 LOST: Final = "acknowledged-lost"
+_IN_SNAPSHOT: Final = -1
+"""Offset of what is in a snapshot, whose own is forgotten."""
 
 Effect = tuple[str, str | None]
 """Key and value of what a record did."""
@@ -90,8 +92,30 @@ class Rule:
     judge: Callable[[Effects, Columns, int], Iterable[Anomaly]]
     by_key: bool = True
     """Whether keys can be judged in parts; else effects are of no operation's key."""
+    keeps: bool = False
+    """Whether the state shows in the end all that was done: then a snapshot has it as well."""
     places: Callable[[Effects, Columns], Places] | None = None
     """Where operations stand in the log; None where an effect is of no operation by its value."""
+
+
+def audit_behind(
+    workload: str,
+    base: Snapshot,
+    log: Sequence[LogRecord],
+    operations: Sequence[Operation],
+    committed_end: int,
+) -> Iterator[Anomaly]:
+    """Compare operations with a log and the snapshot behind which it begins.
+
+    What a snapshot holds was done by somebody; what was done before it may have been done again.
+    """
+    held = [
+        LogRecord(base.node, _IN_SNAPSHOT, base.epoch, 0, kind, dict(value))
+        for kind, value in base.records
+    ]
+    for found in audit_effects(workload, [*held, *log], operations, committed_end):
+        if found["kind"] != LOST or RULES[workload].keeps:
+            yield found
 
 
 def effects_of(rule: Rule, records: Iterable[LogRecord]) -> Effects:
@@ -183,7 +207,8 @@ def _loss(operations: Columns, row: int, what: str) -> Anomaly:
 
 
 def _surplus(offset: int, what: str) -> Anomaly:
-    return anomaly("unasked-record", f"the record at offset {offset} {what}", offset=offset)
+    where = "the snapshot" if offset == _IN_SNAPSHOT else f"the record at offset {offset}"
+    return anomaly("unasked-record", f"{where} {what}", offset=offset)
 
 
 class _Pairs:
@@ -279,7 +304,7 @@ def _lists(effects: Effects, operations: Columns, committed_end: int) -> Iterato
         if after[: len(before)] != before:
             wrong.append(_surplus(offset, f"does not go on from the list {key!r} before it"))
         new = after[len(before) :]
-        if len(new) > 1:
+        if len(new) > 1 and offset != _IN_SNAPSHOT:
             wrong.append(_surplus(offset, f"adds {len(new)} elements to {key!r} at once"))
         added += [(key, element, offset) for element in new]
     there = [(key, element) for key, elements in held.items() for element in elements]
@@ -408,12 +433,16 @@ _TOPICS = Rule(frozenset({"TopicRecord"}), _topic, _topics, places=_places_of_cr
 RULES: Final[Mapping[str, Rule]] = {
     "register": _REGISTERS,
     "reconfig": _REGISTERS,
-    "append": Rule(frozenset({"ConfigRecord"}), _cell(_LIST), _lists, places=_places_of_appends),
+    "append": Rule(
+        *(frozenset({"ConfigRecord"}), _cell(_LIST), _lists), keeps=True, places=_places_of_appends
+    ),
     "partitions": Rule(
-        frozenset({"TopicRecord", "PartitionRecord"}), _partition, _counters, by_key=False
+        *(frozenset({"TopicRecord", "PartitionRecord"}), _partition, _counters),
+        by_key=False,
+        keeps=True,
     ),
     "topics": _TOPICS,
-    "set": _TOPICS,
+    "set": replace(_TOPICS, keeps=True),
     "brokers": Rule(
         frozenset({"RegisterBrokerRecord"}), _registration, _registrations, by_key=False
     ),

@@ -13,24 +13,32 @@ the journal (what clients were answered), the nodes' logs, and the final reads.
 - *Answers and traces*, of systems that trace their answers: see `checkers.nodes.answered`.
 - *Log and time*: see `checkers.evidence.order`.
 
-Needs: logs that reach back to offset 0, or to a snapshot that is there: of what such a snapshot
-holds, the last values are known only, so that operations before it are not judged, and the result
-says so. What it cannot see: effects that leave no record; operations of a workload without a rule;
-a change alike in journal, logs, traces and final reads. A record of an operation that the journal
+Needs: logs that reach back to offset 0, or to a snapshot that is there. Where only the last values
+are kept, such a snapshot shows no lost operation, and the result says so. What it cannot see:
+effects that leave no record; operations of a workload without a rule; a change alike in journal,
+logs, traces and final reads. A record of an operation that the journal
 of a prefix lacks is a doubt (`evidence.extent`). Complexity: O(records + operations + keys).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any, Final
 
 import numpy as np
 
-from checkers.evidence import FINAL_READS, Evidence, FinalRead, LogRecord
-from checkers.evidence.effects import CELLS, LOST, RULES, Places, cell_of, effects_of
+from checkers.evidence import FINAL_READS, Evidence, FinalRead, LogRecord, Snapshot
+from checkers.evidence.effects import (
+    CELLS,
+    LOST,
+    RULES,
+    Places,
+    audit_behind,
+    cell_of,
+    effects_of,
+)
 from checkers.evidence.evidence_result import evidence_result, without_log
 from checkers.evidence.extent import Extent
 from checkers.evidence.order import out_of_order
@@ -67,12 +75,9 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     if known is None:
         missing += [unknown_beginning(log)] if log else []
     else:
-        unlooked = _why_unlooked(workload, log)
-        notes += [unlooked] if unlooked else []
-        found = list(setbacks(log, run.notes))
-        if not unlooked:
-            found += run.audit_effects(workload, log, run.operations, evidence.announced_end())
-        for each in found:
+        found, not_known = _effects(run, workload, log, known)
+        notes += not_known
+        for each in (*setbacks(log, run.notes), *found):
             (anomalies if _is_sure(each, run.extent) else doubts).append(each)
         if not run.extent.outlived and not cancelled():
             base = image_of(known[0].records)
@@ -109,13 +114,22 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     )
 
 
-def _why_unlooked(workload: str, log: Sequence[LogRecord]) -> str:
-    """Say why operations are not looked for in a log; empty where they are."""
+def _effects(
+    run: RunInput,
+    workload: str,
+    log: Sequence[LogRecord],
+    known: tuple[Snapshot, Sequence[LogRecord]],
+) -> tuple[Iterable[Anomaly], list[str]]:
+    """Compare operations with a log, or with what it has behind a snapshot; and what is not."""
+    end = run.required_evidence.announced_end()
     if workload not in RULES:
-        return f"no rule says what operations of {workload} leave in a log"
-    if log[0].offset > 0:
-        return "the logs begin behind a snapshot, so operations are not looked for in them"
-    return ""
+        return (), [f"no rule says what operations of {workload} leave in a log"]
+    if log[0].offset == 0:
+        return run.audit_effects(workload, log, run.operations, end), []
+    replaced = (
+        [] if RULES[workload].keeps else ["what a snapshot may have replaced is not looked for"]
+    )
+    return audit_behind(workload, *known, run.operations, end), replaced
 
 
 def _is_sure(found: Anomaly, extent: Extent) -> bool:

@@ -181,6 +181,7 @@ def test_a_read_is_judged_by_a_log_that_begins_in_the_segment_of_its_oldest_snap
     run = good_run(
         logs=dict.fromkeys(NODES, log[begin - 1 :]),
         final_reads=final_reads(n1={"high_watermark": 4, **served}),
+        operations=[WRITE],
         snapshots={"n1": [], "n2": [Snapshot("n2", 2, 1, held)], "n3": []},
     )
     spec = CheckSpec("records", {"workload": "register", "traced": []})
@@ -203,6 +204,38 @@ def test_what_the_newest_log_lacks_below_its_begin_another_one_has(crc, kinds):
         snapshots={"n1": held, "n2": [], "n3": []},
     )
     result = run_check(CheckSpec("records", {"workload": "topics", "traced": []}), run)
+    assert {anomaly["kind"] for anomaly in result.anomalies} == kinds
+
+
+LOST, UNASKED = {"acknowledged-lost"}, {"unasked-record"}
+PARTS = [topic(0, "k"), *(partition(0, "k", number) for number in range(4))]
+
+
+@pytest.mark.parametrize(
+    ("workload", "f", "held", "kinds"),
+    [
+        ("append", "append", [cell(0, LIST + "k", "a,b")], set()),
+        ("append", "append", [cell(0, LIST + "k", "a")], LOST),
+        ("append", "append", [cell(0, LIST + "k", "a,b,x")], UNASKED),
+        ("register", "write", [cell(0, REGISTER + "k", "b")], set()),
+        ("register", "write", [cell(0, REGISTER + "k", "x")], UNASKED),
+        ("reconfig", "write", [], set()),  # another one may have replaced them
+        ("partitions", "increment", PARTS[:4], set()),
+        ("partitions", "increment", PARTS[:3], LOST),
+        ("partitions", "increment", PARTS, UNASKED),
+        ("set", "add", [topic(0, "k")], set()),
+        ("set", "add", [], LOST),
+        ("topics", "create", [], set()),  # it may have been deleted
+    ],
+)
+def test_what_a_snapshot_holds_is_of_operations_and_they_left_what_no_other_replaces(
+    workload, f, held, kinds
+):
+    done = [op(f, v, {"id": "id-k"}, invoke=n, complete=n + 1, key="k") for n, v in enumerate("ab")]
+    base = Snapshot("n1", 3, 1, [(each.kind, each.value) for each in held])
+    log = [record("n1", 3, kind="NoOpRecord")]
+    run = good_run(logs=dict.fromkeys(NODES, log), operations=done, snapshots={"n1": [base]})
+    result = run_check(CheckSpec("records", {"workload": workload, "traced": []}), run)
     assert {anomaly["kind"] for anomaly in result.anomalies} == kinds
 
 
