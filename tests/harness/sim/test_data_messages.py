@@ -10,21 +10,10 @@ from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol import data_messages as data
 from cluster.node.protocol.apis import NO_FEATURES
-from tests.cluster.client.data_samples import TOPIC_ID
-from tests.cluster.node.protocol.data_service import data_listener
+from tests.cluster.node.protocol.data_service import Answering
+from tests.cluster.node.runtime.test_data_requests import FETCH, FETCHED, appended, produced
 
-FETCHED = data.FetchResponse(
-    ErrorCode.none, (data.FetchResult(TOPIC_ID, 0, ErrorCode.none, 7, 7, 0, records=b"records"),), 4
-)
-FETCH = data.FetchRequest(
-    2, 11, 500.0, 1, 1 << 20, (data.FetchPartition(TOPIC_ID, 0, 7, 1 << 20, 3),)
-)
-APPENDED = data.ProduceResponse((data.ProduceResult(TOPIC_ID, 0, ErrorCode.none, 5),))
-FAILED = data.ProduceResponse((data.ProduceResult(TOPIC_ID, 0, ErrorCode.not_leader_or_follower),))
-
-
-def produced(acks):
-    return data.ProduceRequest(acks, 1_000.0, (data.ProducePartition(TOPIC_ID, 0, b"records"),))
+APPENDED, FAILED = appended(), appended(ErrorCode.not_leader_or_follower)
 
 
 class Broker:
@@ -33,8 +22,8 @@ class Broker:
     name = "n1"
     alive = runs = True
 
-    def __init__(self, monkeypatch, answer, *, wire):
-        _, self.handler = data_listener(monkeypatch, answer)
+    def __init__(self, answer, *, wire):
+        self.handler = Answering(answer)
         self.calls = {}
         self.backlog = []
         self._wire = WireService("CLIENT", self.handler, lambda: NO_FEATURES) if wire else None
@@ -47,13 +36,13 @@ class Broker:
 
 
 @pytest.fixture(params=[False, True], ids=["objects", "wire"])
-def world(request, monkeypatch):
+def world(request):
     """Asks a broker that gives one answer; returns what it was asked and all replies."""
 
     def run(message, answer):
         scheduler = Scheduler()
         mesh = Mesh(scheduler, 1, SimSettings())
-        broker = mesh.hosts["n1"] = Broker(monkeypatch, answer, wire=request.param)
+        broker = mesh.hosts["n1"] = Broker(answer, wire=request.param)
         replies = []
         mesh.request("n2", None, Endpoint(1, "n1", 9092), message, 1_000.0, replies.append)
         assert replies == [], "on_reply was called within request()"

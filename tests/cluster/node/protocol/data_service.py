@@ -2,14 +2,8 @@
 
 from typing import Any
 
-from cluster.node.protocol.apis import DATA_APIS, LISTENER_APIS, SERVED, ListenerType
+from cluster.node.protocol.apis import ListenerType
 from cluster.node.protocol.server import ListenerService
-
-DATA_TABLE = dict(
-    sorted(
-        (LISTENER_APIS[ListenerType.BROKER] | {int(key): SERVED[key] for key in DATA_APIS}).items()
-    )
-)
 
 
 class Answering:
@@ -25,8 +19,7 @@ class Answering:
         reply(self.answer)
 
 
-def data_listener(monkeypatch, answer: Any) -> tuple[ListenerService, Answering]:
+def data_listener(answer: Any) -> tuple[ListenerService, Answering]:
     """A listener and its handler."""
-    monkeypatch.setitem(LISTENER_APIS, ListenerType.BROKER, DATA_TABLE)
     handler = Answering(answer)
     return ListenerService("CLIENT", ListenerType.BROKER, handler), handler

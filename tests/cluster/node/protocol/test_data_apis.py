@@ -33,7 +33,7 @@ from cluster.node.protocol.codec import (
 from cluster.node.protocol.messages import NO_THROTTLE, ApiVersionsRequest
 from cluster.node.wire.bounds import MalformedError
 from tests.cluster.client.data_samples import NAME, TOPIC_ID, sample
-from tests.cluster.node.protocol.data_service import DATA_TABLE, data_listener
+from tests.cluster.node.protocol.data_service import data_listener
 from tests.cluster.node.protocol.entities import entities
 from tests.kio_bytes import body_of, request_frame
 
@@ -49,7 +49,7 @@ FAILED = d.ProduceResponse(
 
 
 def received(frame):
-    return read_request(frame, DATA_TABLE, DATA)
+    return read_request(frame, LISTENER_APIS[DATA], DATA)
 
 
 def answered(entity):
@@ -78,9 +78,9 @@ def test_a_request_reaches_the_handler_as_kio_wrote_it_and_is_written_as_it_was_
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
-def test_a_handlers_response_is_read_by_the_sender_in_its_version(key, version, monkeypatch):
+def test_a_handlers_response_is_read_by_the_sender_in_its_version(key, version):
     frames = []
-    service, handler = data_listener(monkeypatch, None)
+    service, handler = data_listener(None)
 
     @few
     @given(entities(request_class(key, version)), entities(response_class(key, version)))
@@ -96,8 +96,8 @@ def test_a_handlers_response_is_read_by_the_sender_in_its_version(key, version, 
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
-def test_a_damaged_request_is_refused_or_handled(key, version, monkeypatch):
-    service, handler = data_listener(monkeypatch, None)
+def test_a_damaged_request_is_refused_or_handled(key, version):
+    service, handler = data_listener(None)
 
     @few
     @given(entities(request_class(key, version)), entities(response_class(key, version)), st.data())
@@ -177,8 +177,8 @@ def listed(service):
     return {key.api_key: (key.min_version, key.max_version) for key in keys}
 
 
-def test_produce_is_listed_from_version_0_which_is_refused_all_the_same(monkeypatch):
-    service, handler = data_listener(monkeypatch, OK)
+def test_produce_is_listed_from_version_0_which_is_refused_all_the_same():
+    service, handler = data_listener(OK)
     found = listed(service)
     assert {key: found[key] for key in DATA_APIS} == {
         ApiKey.PRODUCE: (0, 13),
@@ -195,8 +195,8 @@ def test_produce_is_listed_from_version_0_which_is_refused_all_the_same(monkeypa
     assert handler.asked == []
 
 
-def test_a_request_of_a_mebibyte_of_records_is_handled_whole(monkeypatch):
-    service, handler = data_listener(monkeypatch, OK)
+def test_a_request_of_a_mebibyte_of_records_is_handled_whole():
+    service, handler = data_listener(OK)
     asked = d.ProduceRequest(1, 1_000.0, (d.ProducePartition(TOPIC_ID, 0, b"x" * (1 << 20)),))
     service.serve(write_request(asked, 13, 7, "c")[4:], lambda _: None)
     assert handler.asked == [asked]
