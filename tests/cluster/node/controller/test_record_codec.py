@@ -108,39 +108,6 @@ def test_every_field_has_a_wire_type_and_tags_are_unique():
         assert all(row.since <= record_type.max_version for row in rows)
 
 
-def test_the_api_keys_are_kafkas():
-    names = {key: record_type.__name__ for key, record_type in RECORD_TYPES.items()}
-    assert names == {
-        0: "RegisterBrokerRecord",
-        1: "UnregisterBrokerRecord",
-        2: "TopicRecord",
-        3: "PartitionRecord",
-        4: "ConfigRecord",
-        5: "PartitionChangeRecord",
-        7: "FenceBrokerRecord",
-        8: "UnfenceBrokerRecord",
-        9: "RemoveTopicRecord",
-        10: "DelegationTokenRecord",
-        11: "UserScramCredentialRecord",
-        12: "FeatureLevelRecord",
-        14: "ClientQuotaRecord",
-        15: "ProducerIdsRecord",
-        17: "BrokerRegistrationChangeRecord",
-        18: "AccessControlEntryRecord",
-        19: "RemoveAccessControlEntryRecord",
-        20: "NoOpRecord",
-        21: "ZkMigrationStateRecord",
-        22: "RemoveUserScramCredentialRecord",
-        23: "BeginTransactionRecord",
-        24: "EndTransactionRecord",
-        25: "AbortTransactionRecord",
-        26: "RemoveDelegationTokenRecord",
-        27: "RegisterControllerRecord",
-        28: "ClearElrRecord",
-        29: "UnregisterControllerRecord",
-    }
-
-
 @pytest.mark.parametrize(
     ("value", "complaint"),
     [

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.node.controller.records import decode_record, encode_record, record_to_json
+from cluster.node.controller.records import (
+    RECORD_TYPES,
+    decode_record,
+    encode_record,
+    record_to_json,
+)
 from cluster.node.controller.records.kinds import PartitionChangeRecord
 
 STORED = Path(__file__).parents[3] / "data" / "kafka" / "record_vectors.jsonl"
@@ -19,6 +24,15 @@ def test_a_record_is_read_from_kafkas_bytes_and_written_in_them(vector):
     found = {"type": type(record).__name__, "version": version, "fields": record_to_json(record)}
     assert found == {name: vector[name] for name in found}
     assert encode_record(record, version).hex() == vector["bytes"].replace(" ", "")
+
+
+def test_kafkas_bytes_name_every_type_but_two_whose_keys_are_kafkas():
+    types = {vector["type"] for vector in VECTORS}
+    names = {key: kind.__name__ for key, kind in RECORD_TYPES.items()}
+    assert {key: name for key, name in names.items() if name not in types} == {
+        11: "UserScramCredentialRecord",
+        22: "RemoveUserScramCredentialRecord",
+    }
 
 
 def test_json_has_kafkas_field_names():
