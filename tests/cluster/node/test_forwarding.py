@@ -280,10 +280,6 @@ def test_a_controller_without_envelopes_is_not_asked_again():
     assert error_of(broker) is ErrorCode.not_controller
 
 
-def test_a_request_without_a_timeout_gets_kafkas_default():
-    assert Broker().forward(ALTER).attempts[0].timeout_ms == DEFAULT_TIMEOUT_MS
-
-
 @pytest.mark.parametrize(
     ("failure", "error"),
     [

@@ -140,15 +140,6 @@ def test_one_request_at_a_time_names_what_is_new():
     assert len(pair.leader.replies) == 1
 
 
-def test_a_high_watermark_without_records_arrives():
-    pair = Pair(2)
-    pair.go(2)
-    pair.leader.logs[0] = 3
-    pair.followed[0].end = 3
-    pair.go(2)
-    assert pair.followed[0].known == 3
-
-
 def test_a_partition_with_an_error_is_left_out_for_a_while():
     pair = Pair(2, 9)
     pair.leader.errors[0] = ErrorCode.not_leader_or_follower

@@ -86,14 +86,6 @@ def test_a_leader_that_is_no_voter_is_not_counted(offsets, mine):
     assert state.committed_candidate() == held_by_a_majority(offsets)
 
 
-def test_the_leader_counts_once():
-    state = leader(3)
-    assert not state.update_local(7)
-    assert state.high_watermark is None
-    assert fetched(state, 2, 5)
-    assert state.high_watermark == 5
-
-
 def test_an_offset_at_the_epoch_start_commits_nothing():
     state = leader(3, start=5)
     state.update_local(6)
@@ -108,14 +100,6 @@ def test_an_observer_commits_nothing():
     assert not fetched(state, 9, 7)
     assert state.high_watermark is None
     assert [observer.key for observer in state.observers] == [key(9)]
-
-
-def test_a_voter_that_lost_its_disk_does_not_lower_the_high_watermark():
-    state = leader(3)
-    state.update_local(7)
-    fetched(state, 2, 7)
-    assert not fetched(state, 2, 0)
-    assert (state.high_watermark, state.replicas[2].end_offset) == (7, 0)
 
 
 def test_a_fetch_in_the_leaders_own_name_is_refused():
