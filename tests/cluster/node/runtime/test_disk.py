@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from cluster.node.log.metadata.log import Log, LogConfig
 from cluster.node.runtime.disk import DiskLockedError, FileDisk
 from tests.play import play
 
@@ -272,62 +271,6 @@ def test_kill_9_loses_exactly_the_appends_that_were_not_synced(tmp_path):
     run(lambda disk: synced(disk, "f"), tmp_path)  # the lock died with its owner
 
 
-LOG_CHILD = """
-    import asyncio, sys
-    from cluster.node.log.metadata.log import Log, LogConfig
-    from cluster.node.log.batch.records import Record, encode_batch
-    from cluster.node.runtime.disk import FileDisk
-
-    def failed(error):
-        raise SystemExit(f"disk failed: {error}")
-
-    async def main():
-        disk = FileDisk(sys.argv[1], asyncio.get_running_loop())
-        log = Log.open(disk, "t-0", LogConfig(segment_bytes=4000), failed)
-        assert log.truncated_bytes == 0
-        def more():
-            print(log.durable_end_offset, flush=True)
-            for _ in range(3):
-                offset = log.end_offset
-                log.append(encode_batch(offset, offset // 50, [Record(b"%d" % offset)], offset))
-            log.flush(more)
-        more()
-        await asyncio.sleep(60)
-
-    asyncio.run(main())
-"""
-
-
-@pytest.mark.slow
-def test_a_log_that_is_killed_again_and_again_keeps_all_it_reported_durable(tmp_path):
-    reported = 0
-    for lines in (30, 1, 55, 80):
-        child = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(LOG_CHILD), str(tmp_path)],
-            stdout=subprocess.PIPE,
-        )
-        assert child.stdout is not None
-        seen = [int(child.stdout.readline()) for _ in range(lines)]
-        child.kill()
-        seen += [int(line) for line in child.stdout if line.endswith(b"\n")]
-        assert child.wait() == -signal.SIGKILL
-        child.stdout.close()
-        reported = max(reported, *seen)
-        assert _log_end(tmp_path) >= reported
-    assert reported >= 3 * (29 + 54 + 79)
-
-
-def _log_end(folder: Path) -> int:
-    ends: list[int] = []
-
-    async def body(disk: FileDisk) -> None:
-        log = Log.open(disk, "t-0", LogConfig(segment_bytes=4000), pytest.fail)
-        ends.append(log.end_offset)
-
-    run(body, folder)
-    return ends[0]
-
-
 async def passed(disk: FileDisk) -> OSError | None:
     future: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
     disk.barrier(future.set_result)
@@ -420,61 +363,6 @@ async def test_a_folder_is_renamed_and_removed_with_what_is_in_it(disk: FileDisk
     assert disk.list_directory("") == (".lock", "old")
 
 
-@pytest.mark.slow
-def test_a_log_of_data_that_is_killed_again_and_again_keeps_all_it_reported_written(tmp_path):
-    script = textwrap.dedent(
-        """
-        import asyncio, random, sys
-        from cluster.node.log.storage.checkpoint import TopicPartition
-        from cluster.node.log.data.data_config import DataLogConfig
-        from cluster.node.log.data.log_directory import LogDirectory
-        from cluster.node.log.batch.records import Record, encode_batch
-        from cluster.node.runtime.clock import LoopClock
-        from cluster.node.runtime.disk import FileDisk
-        import uuid
-
-        async def main():
-            loop = asyncio.get_running_loop()
-            disk, failures = FileDisk(sys.argv[1], loop), []
-            config = DataLogConfig(segment_bytes=20_000, index_interval_bytes=500)
-            logs = LogDirectory(
-                disk, LoopClock(loop), random.Random(1), lambda _: config, failures.append
-            )
-            logs.read_mark()
-            logs.remove_mark(lambda _: None)
-            logs.open()
-            assert not failures, failures
-            at = TopicPartition("topic", 0)
-            log = logs.logs.get(at) or logs.create(at, uuid.UUID(int=1))
-            print("found", log.end_offset, flush=True)
-            while True:
-                batch = encode_batch(0, -1, [Record(b"%d" % log.end_offset)], 1)
-                log.append_as_leader(batch, 0)
-                end = log.end_offset
-                log.when_written(lambda end=end: print("written", end, flush=True))
-                await asyncio.sleep(0)
-
-        asyncio.run(main())
-        """
-    )
-    least = 0
-    for lines in (50, 400, 1500):
-        child = subprocess.Popen(
-            [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
-        )
-        assert child.stdout is not None
-        with child.stdout:
-            found = int(child.stdout.readline().split()[1])
-            assert found >= least
-            for _ in range(lines):
-                least = int(child.stdout.readline().split()[1])
-            child.kill()
-            for rest in child.stdout:
-                if rest.endswith("\n") and rest.startswith("written"):
-                    least = int(rest.split()[1])
-        child.wait()
-
-
 class Held:
     """An fdatasync on the second thread that waits until it is let go, and may then fail."""
 
@@ -495,12 +383,6 @@ class Held:
         self._real(descriptor)
 
 
-def barrier(disk: FileDisk) -> asyncio.Future[OSError | None]:
-    future: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
-    disk.barrier(future.set_result)
-    return future
-
-
 @play(run, given="tmp_path")
 async def test_the_queue_goes_on_while_a_sync_aside_takes_its_time(disk: FileDisk, *, monkeypatch):
     held = Held(monkeypatch)
@@ -509,12 +391,12 @@ async def test_the_queue_goes_on_while_a_sync_aside_takes_its_time(disk: FileDis
     disk.sync("f", lambda error: done.append(("file", error)), aside=True)
     disk.sync_directory("", lambda error: done.append(("folder", error)), aside=True)
     disk.append("g", b"more", at_once=True)
-    assert await barrier(disk) is None
+    assert await passed(disk) is None
     assert await synced(disk, "g") is None
     assert await asyncio.to_thread(held.begun.wait, 300)
     disk.rename("f", "h")
     disk.remove("h")
-    assert await barrier(disk) is None
+    assert await passed(disk) is None
     assert (done, disk.read("g"), disk.exists("f")) == ([], b"more", False)
     held.let_go.set()
     drained = asyncio.get_running_loop().create_future()
@@ -538,7 +420,7 @@ async def test_a_sync_aside_that_fails_is_the_last_thing_that_happens(
     held.let_go.set()
     assert await asyncio.wait_for(asyncio.gather(*done), 300) == [held.error] * 2
     disk.append("g", b"never", at_once=True)
-    assert await barrier(disk) is held.error
+    assert await passed(disk) is held.error
     assert await synced(disk, "f") is held.error
     assert not disk.exists("g")
     assert held.sizes == [4]
@@ -550,7 +432,7 @@ async def test_a_sync_aside_of_what_is_missing_is_an_error(disk: FileDisk):
     disk.sync("nothing", future.set_result, aside=True)
     error = await asyncio.wait_for(future, 300)
     assert isinstance(error, FileNotFoundError)
-    assert await barrier(disk) is error
+    assert await passed(disk) is error
 
 
 @play(asyncio.run)
