@@ -2,7 +2,10 @@
 
 import uuid
 
+from checkers.invariants.brokers import faults
+from cluster.node.controller.metadata.registrations import partitions
 from cluster.node.protocol import messages as m
+from harness.sim.sights.images import Changes, image_of
 from tests.cluster.node.controller.fakes import CLIENT, active, creatable, create
 
 FAR = 10**9
@@ -95,6 +98,14 @@ def update(name, level, upgrade_type=1, validate_only=False):
     return m.UpdateFeaturesRequest(
         timeout=m.milliseconds(1000), feature_updates=(key,), validate_only=validate_only
     )
+
+
+def faults_of(state):
+    """What is wrong with the partitions of a state, by the rules of `checkers`."""
+    found = dict(partitions(state))
+    image = image_of(0, state, Changes(found, found, (), frozenset()), 0)
+    every = image.affected.values()
+    return [fault for each in every for fault in faults(each, has_elr=image.has_elr)]
 
 
 class Brokers:

@@ -4,18 +4,14 @@ import uuid
 
 import pytest
 
-from checkers.invariants.brokers import faults
 from cluster.node.controller.brokers.broker_lifecycle import BrokerControlState
-from cluster.node.controller.metadata.feature_levels import is_elr_enabled
 from cluster.node.controller.metadata.registrations import (
     LOST_DIRECTORY,
     MIGRATING_DIRECTORY,
-    partitions,
 )
 from cluster.node.controller.metadata.state import UNASSIGNED_DIRECTORY
 from cluster.node.errors import ErrorCode
-from harness.sim.sights.images import Changes, image_of
-from tests.cluster.node.controller.brokers import ELR, Brokers, assign, heartbeat
+from tests.cluster.node.controller.brokers import ELR, Brokers, assign, faults_of, heartbeat
 from tests.cluster.node.controller.fakes import metadata
 from tests.cluster.node.controller.test_reassignment import reassign
 
@@ -40,10 +36,7 @@ def assigned(cluster, broker, directory, topic, index=0):
 
 
 def sound(cluster):
-    found = dict(partitions(cluster.state))
-    image = image_of(0, cluster.state, Changes(found, found, (), frozenset()), 0)
-    has_elr = is_elr_enabled(cluster.state)
-    return [f for each in image.affected.values() for f in faults(each, has_elr=has_elr)] == []
+    return faults_of(cluster.state) == []
 
 
 def test_a_replica_of_a_broker_with_several_directories_is_unassigned_until_it_reports():
