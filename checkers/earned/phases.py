@@ -64,7 +64,7 @@ def last_phase(judged: Judged) -> Outcome:
             return HOLDS
         when = seconds(judged.phases[HEAL])
         return unknown(
-            f"nothing was asked after the heal at {when}: the workload ends with nothing"
+            f"nothing was asked after the heal at {when}: the workload has no final operations"
         )
     done = after & (tried.type == OK)
     served = np.unique(tried.key[done])
