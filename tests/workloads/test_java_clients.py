@@ -19,7 +19,9 @@ from workloads.registry import workload_named
 OK, FAIL, INFO = EventType.OK, EventType.FAIL, EventType.INFO
 CONSUME, COMMIT = Op("consume"), Op("commit")
 
-PROGRAM = """#!{python}
+# The interpreter's path may have blanks, which no first line of a script can have.
+PROGRAM = """#!/bin/sh
+"exec" "{python}" "$0" "$@"
 import os, sys
 with open({pids!r}, "a") as file:
     print(os.getpid(), file=file)
