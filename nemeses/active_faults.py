@@ -109,7 +109,7 @@ def _is_back(view: View, node: str) -> bool:
 
 # Which fault may act on a node in which state, so that composed faults do not contradict.
 #
-# The table below says what is refused; all else may act. SIGKILL, and what kills a container, need
+# The table below says what is refused; all else may act. SIGKILL needs
 # no cooperation of a paused node; a power loss takes its un-fsynced writes; a link outlives a
 # node; and to start a node is for the heal of what took its life.
 #

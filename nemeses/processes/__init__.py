@@ -1,1 +1,1 @@
-"""Faults of processes and of the containers and limits that they live in."""
+"""Faults of processes, and of the limits that they live in."""

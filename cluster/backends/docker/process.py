@@ -78,14 +78,6 @@ class ExecProcess(ProcessHere):
     async def wait(self) -> int:
         return await asyncio.shield(self._ended)
 
-    def kill_now(self) -> bool:
-        """See it dead, unless this user may not signal it: then the container ends with it.
-
-        An engine that is asked for a code as its container goes may know of the container's end
-        alone (`_code`), which must not excuse the crash of a node before.
-        """
-        return super().kill_now()
-
     def _signal(self, number: signal.Signals) -> None:
         if self._pidfd >= 0 and self._exit_code is None:
             with contextlib.suppress(ProcessLookupError):
@@ -107,10 +99,7 @@ class ExecProcess(ProcessHere):
         return self._exit_code
 
     async def _code(self) -> int:
-        """Ask the engine until it knows. An engine that forgot a container's execs knew of a kill.
-
-        Nothing but the loss of the container itself makes it forget: removed, or killed whole.
-        """
+        """Ask the engine until it knows. Only the loss of the container itself makes it forget."""
         begun_s = time.monotonic()
         while True:
             try:
