@@ -29,13 +29,8 @@ from cluster.mutants.mutations import Mutant, Patch
 from cluster.values import valueclass
 
 PREFIX = "X:"
-LAYERS = {
-    "consensus": ("kraft",),
-    "log": ("log",),
-    "controller": ("controller",),
-    "broker": ("broker",),
-}
-"""Layer of the node -> its packages below `cluster.node`."""
+LAYERS = {"consensus": "kraft", "log": "log", "controller": "controller", "broker": "broker"}
+"""Layer of the node -> its package below `cluster.node`."""
 
 OPERATORS = {
     "relation": "the relation next to the right one",
@@ -82,8 +77,8 @@ def mark_count() -> int:
 
 def layer_of(module: str) -> str:
     """The layer of a module of the node; `other` for the rest."""
-    parts = module.removeprefix(f"{cluster.node.__name__}.").split(".")
-    return next((layer for layer, packages in LAYERS.items() if parts[0] in packages), "other")
+    package = module.removeprefix(f"{cluster.node.__name__}.").split(".")[0]
+    return next((layer for layer, found in LAYERS.items() if found == package), "other")
 
 
 @valueclass
@@ -112,12 +107,7 @@ class Site:
 
 def sites() -> list[Site]:
     """All places of all layers, in the order of modules and text."""
-    paths = (
-        path
-        for packages in LAYERS.values()
-        for package in packages
-        for path in sorted((_NODE / package).rglob("*.py"))
-    )
+    paths = (path for each in LAYERS.values() for path in sorted((_NODE / each).rglob("*.py")))
     return [site for path in paths for site in _sites_of(_module_of(path))]
 
 
@@ -165,8 +155,8 @@ def _path_of(module: str) -> Path:
 
 def _is_module(module: str) -> bool:
     first, *rest = module.split(".")
-    layers = {package for packages in LAYERS.values() for package in packages}
-    return first in layers and all(p.isidentifier() for p in rest) and _path_of(module).is_file()
+    is_module = first in LAYERS.values() and all(p.isidentifier() for p in rest)
+    return is_module and _path_of(module).is_file()
 
 
 @cache

@@ -210,19 +210,12 @@ class _DrawnWorld:
             lambda seen: self.note_violation(seen.property, seen.explanation),
             plan.kind.traced,
         )
-        ImageWatch(world, watcher)
-        ReplicaWatch(world, watcher)
-        PartitionWatch(world, watcher)
-        SessionWatch(world, watcher)
-        ShutdownWatch(world, watcher)
-        UpkeepWatch(world, watcher)
-        RetentionWatch(world, watcher)
-        FolderWatch(world, watcher)
-        StartWatch(world, watcher)
-        AnswerWatch(world, watcher)
-        DescriptionPolls(world, watcher)
-        QuorumPolls(world, watcher)
-        WhatIfs(world, watcher)
+        for of_what in (
+            *(ImageWatch, ReplicaWatch, PartitionWatch, SessionWatch, ShutdownWatch, UpkeepWatch),
+            *(RetentionWatch, FolderWatch, StartWatch, AnswerWatch),
+            *(DescriptionPolls, QuorumPolls, WhatIfs),
+        ):
+            of_what(world, watcher)
         self.watch = Watch(world)
         self.recorder = Recorder(
             journal, lambda: self.timers.now_ms / 1000.0, WORLD_CLOCK, {"seed": plan.seed}

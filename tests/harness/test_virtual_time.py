@@ -9,7 +9,7 @@ import pytest
 
 from cluster.backends.sim import loop
 from cluster.backends.sim.loop import Stalled, run
-from cluster.backends.sim.scheduler import Scheduler, StuckError
+from cluster.backends.sim.scheduler import Scheduler
 from harness.plan.document import from_document
 from harness.run.plan_backend import place_of
 
@@ -179,15 +179,6 @@ def _never_returns(scheduler, die, interrupt=None):
 @pytest.fixture
 def hurried(monkeypatch):
     monkeypatch.setattr(loop, "LOOK_S", 0.01)
-
-
-@pytest.mark.usefixtures("hurried")
-def test_a_process_that_does_not_return_from_an_event_ends():
-    scheduler, errors = Scheduler(), []
-    _never_returns(scheduler, errors.append)
-    run(asyncio.sleep(10), scheduler)
-    assert [type(error) for error in errors] == [StuckError]
-    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
 
 
 def test_a_pause_of_the_machine_that_is_charged_to_an_event_does_not_end_it():

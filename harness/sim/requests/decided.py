@@ -50,6 +50,8 @@ from cluster.node.controller.topics.topic_creation import create_topics
 from cluster.node.kraft.messages import NO_NODE
 from cluster.node.protocol import messages as m
 from cluster.node.protocol.data_messages import OffsetForLeaderEpochRequest
+from harness.sim.requests.plain_metadata import TOPIC
+from harness.sim.requests.settings import SETTINGS
 
 Decision = tuple[str, Any, tuple[tuple[str, ...], ...]]
 """What is asked, the request, and the right errors of each thing that it is about."""
@@ -277,25 +279,44 @@ def _assignments(
         yield "assign in no epoch", ask(broker, later=1), _one("stale_broker_epoch")
 
 
+def _topic(name: str, *configs: m.CreatableTopicConfig) -> m.CreatableTopic:
+    one: Any = 1
+    return m.CreatableTopic(
+        name=m.TopicName(name),
+        num_partitions=one,
+        replication_factor=one,
+        assignments=(),
+        configs=configs,
+    )
+
+
+def _create(*topics: m.CreatableTopic) -> m.CreateTopicsRequest:
+    return m.CreateTopicsRequest(topics=topics, timeout=TIMEOUT, validate_only=True)
+
+
+def _set(kind: int, of: str, name: str, value: str) -> Any:
+    """Return a request to set something, of a topic that is made with it."""
+    if kind == TOPIC:
+        return _create(_topic(of, m.CreatableTopicConfig(name=name, value=value)))
+    change = m.AlterableConfig(name=name, config_operation=m.i8(0), value=value)
+    resource = m.AlterConfigsResource(resource_type=m.i8(kind), resource_name=of, configs=(change,))
+    return m.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=True)
+
+
 def _of_topic(
     state: MetadataState, topic: Any, key: PartitionKey, found: PartitionRegistration
 ) -> Iterator[Decision]:
     """Yield what is asked of a topic that is there."""
     name, count = m.TopicName(topic.name), topic.partition_count
     is_alive = any(_is_active(state, broker.id) for broker in registered_brokers(state))
-    made = m.CreatableTopic(
-        name=name, num_partitions=m.i32(1), replication_factor=m.i16(1), assignments=(), configs=()
-    )
-
-    def create(*topics: m.CreatableTopic) -> m.CreateTopicsRequest:
-        return m.CreateTopicsRequest(topics=topics, timeout=TIMEOUT, validate_only=True)
+    made = _topic(name)
 
     def grow(to: Any, *placed: Any) -> m.CreatePartitionsRequest:
         chosen = tuple(m.CreatePartitionsAssignment(broker_ids=each) for each in placed)
         item = m.CreatePartitionsTopic(name=name, count=to, assignments=chosen or None)
         return m.CreatePartitionsRequest(topics=(item,), timeout=TIMEOUT, validate_only=True)
 
-    yield "create what is there", create(made), _one("topic_already_exists")
+    yield "create what is there", _create(made), _one("topic_already_exists")
     yield "grow to what it has", grow(count), _one("invalid_partitions")
     yield "grow to less", grow(count - 1), _one("invalid_partitions")
     both = m.DeleteTopicState(name=name, topic_id=topic.id)
@@ -307,9 +328,9 @@ def _of_topic(
     if is_alive:
         like = [replace(made, name=m.TopicName(each)) for each in ("k.p", "k_p")]
         rights = (("none",), ("invalid_topic_exception",))
-        yield "create two that are alike", create(*like), rights
+        yield "create two that are alike", _create(*like), rights
         long = replace(made, name=m.TopicName("k" * 249))
-        yield "create with the longest name", create(long), _one("none")
+        yield "create with the longest name", _create(long), _one("none")
     if key[1] == 0 and _are_known(state, found.replicas):
         lives = any(_is_active(state, each) for each in found.replicas)
         right = _one("none" if lives else "invalid_replica_assignment")
@@ -402,21 +423,16 @@ _BOUNDS: Final = (
 
 def settings(node: Node) -> Iterator[Decision]:
     """Yield settings that are as small or as large as they may be, or just beyond."""
+    own = str(node.raft.node_id)
     for kind, name, least, most, error in _BOUNDS:
         for value in (least - 1, least, *(() if most is None else (most, most + 1))):
-            change = m.AlterableConfig(name=name, config_operation=m.i8(0), value=str(value))
-            resource = m.AlterConfigsResource(
-                resource_type=m.i8(kind), resource_name=str(node.raft.node_id), configs=(change,)
-            )
-            request = m.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=True)
             is_right = least <= value and (most is None or value <= most)
+            request = _set(kind, own, name, str(value))
             yield f"set {name} to {value}", request, _one("none" if is_right else error)
-    level = m.AlterableConfig(name="root", config_operation=m.i8(0), value="INFO")
-    logger = m.AlterConfigsResource(
-        resource_type=m.i8(8), resource_name=str(node.raft.node_id), configs=(level,)
-    )
-    loud = m.IncrementalAlterConfigsRequest(resources=(logger,), validate_only=True)
-    yield "set the level of a logger", loud, _one("none")
+    for kind, name, text, shown in SETTINGS:
+        rights = "invalid_config" if shown is None else "none", "invalid_replication_factor"
+        yield f"have {name} {text}", _set(kind, "k", name, text), (rights,)  # may lack brokers
+    yield "set the level of a logger", _set(8, own, "root", "INFO"), _one("none")
     names = ("a/b", "no-such-topic")
     pages = m.DescribeTopicPartitionsRequest(
         topics=tuple(TopicRequest(name=m.TopicName(name)) for name in names)

@@ -28,8 +28,6 @@ from cluster.node.controller.metadata.replay import replay
 from cluster.node.controller.metadata.result import ControllerResult, RequestError
 from cluster.node.controller.metadata.state import (
     MetadataState,
-    PartitionKey,
-    PartitionRegistration,
 )
 from cluster.node.controller.records import MetadataRecord, decode_record, encode_record
 from cluster.node.controller.records.frame import record_version
@@ -63,7 +61,7 @@ def _take(change: Change, plain: Plain, node: Node, state: MetadataState) -> tup
     for mark in plain.marks():
         state.partitions.keys_with(mark)  # from now on there is an index, and it is kept
     take_delta(state)
-    before, image = dict(plain.partitions), MetadataImage()
+    image = MetadataImage()
     image.state = state
     overlay = SpeculativeState(image)
     response, records = _decide(change, plain.end, node, state)
@@ -78,20 +76,17 @@ def _take(change: Change, plain: Plain, node: Node, state: MetadataState) -> tup
     plain.index()
     found.append(_differences("an overlay", overlay.state, plain))
     if records and not any(found):
-        found += _effects(state, overlay, records, before, plain)
+        found += _effects(state, overlay, records, plain)
     if not any(found):
         found += [_difference("it shows", *pair) for pair in change.sees(state, node)]
     return errors, next(filter(None, found), _SAYS)
 
 
 def _effects(
-    state: MetadataState,
-    overlay: SpeculativeState,
-    records: list[MetadataRecord],
-    before: dict[PartitionKey, PartitionRegistration],
-    plain: Plain,
+    state: MetadataState, overlay: SpeculativeState, records: list[MetadataRecord], plain: Plain
 ) -> Iterator[str]:
-    """Commit records, and say what of it is wrong."""
+    """Commit records, and say what is wrong of that, and of what publishers are shown."""
+    before, after = maps_of(state)["partitions"], plain.partitions
     for record in records:
         replay(state, record)
     yield _differences("an image", state, plain)
@@ -100,7 +95,17 @@ def _effects(
     yield _differences("an overlay of what is committed", overlay.state, plain)
     stored = read_image(encode_record(record) for record in image_records(state))
     yield _differences("a snapshot", stored, plain)
-    yield from _publications(state, before, plain)
+    delta = take_delta(state)
+    moved = {key for key in {**before, **after} if before.get(key) != after.get(key)}
+    yield _difference("publishers are shown changes of", set(delta.partitions.keys()), moved)
+    for number in plain.brokers:
+        found = local_changes(delta, number, moved)
+        held = {key: after[key] for key in moved if key in after and number in after[key].replicas}
+        leads = {key: each for key, each in held.items() if each.leader == number}
+        follows = {key: each for key, each in held.items() if each.leader != number}
+        left = {k for k in moved - {*held} if k in before and number in before[k].replicas}
+        says = {*found.deletes}, found.leaders, found.followers
+        yield _difference(f"broker {number} is shown", says, (left, leads, follows))
 
 
 def _decide(
@@ -140,20 +145,3 @@ def _differences(what: str, state: MetadataState, plain: Plain) -> str:
                 return _difference(f"{what} has in {name} of {key}:", *pair)
     finds = {mark: set(state.partitions.keys_with(mark)) for mark in plain.marks()}
     return _difference(f"{what} finds", finds, plain.marks())
-
-
-def _publications(
-    state: MetadataState, before: dict[PartitionKey, PartitionRegistration], plain: Plain
-) -> Iterator[str]:
-    """Say what publishers are shown otherwise of the partitions that changed."""
-    delta, after = take_delta(state), plain.partitions
-    moved = {key for key in {**before, **after} if before.get(key) != after.get(key)}
-    yield _difference("publishers are shown changes of", set(delta.partitions.keys()), moved)
-    for number in plain.brokers:
-        found = local_changes(delta, number, moved)
-        held = {key: after[key] for key in moved if key in after and number in after[key].replicas}
-        leads = {key: each for key, each in held.items() if each.leader == number}
-        follows = {key: each for key, each in held.items() if each.leader != number}
-        left = {k for k in moved - {*held} if k in before and number in before[k].replicas}
-        says = {*found.deletes}, found.leaders, found.followers
-        yield _difference(f"broker {number} is shown", says, (left, leads, follows))

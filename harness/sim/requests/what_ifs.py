@@ -9,6 +9,8 @@ whether it is asked or not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import cycle, islice
 from random import Random
 from typing import Any, Final
 
@@ -42,9 +44,9 @@ class WhatIfs:
         self._watcher = watcher
         self._asked: dict[str, tuple[int, int]] = {}
         """By node: process and offset of the image that it was asked about last."""
-        self._random = Random(0)
-        self._settings: dict[str, list[Decision]] = {}
-        """By node: those that it may have, or may not."""
+        self._random = Random(f"what-ifs/{world.seed}")
+        self._settings: dict[str, Iterator[Decision]] = {}
+        """By node: those that it may have, or may not, in turn."""
         world.scheduler.call_later(_EVERY_MS, self._ask_all)
 
     def _ask_all(self) -> None:
@@ -67,8 +69,9 @@ class WhatIfs:
             asked = what, wrong.request, wrong.errors
             self._decide(name, "refusal", asked, (node, state, wrong.is_of_broker))
         if name not in self._settings:
-            self._settings[name] = list(settings(node))
-        for asked in random.sample(self._settings[name], _AT_ONCE):
+            every = list(settings(node))
+            self._settings[name] = cycle(random.sample(every, len(every)))
+        for asked in islice(self._settings[name], 2 * _AT_ONCE):
             self._decide(name, "refusal", asked, (node, state, True))
         if random.random() < _SELDOM:
             rows, known = described_settings(node, state)

@@ -94,7 +94,7 @@ class StartWatch:
             finds: State | str
             try:
                 has = _of_metadata(core.log, until)
-                disk = _Copy(host.disk, is_loss=is_loss, only=core.log._log.directory)
+                disk = _Copy(host.disk, is_loss=is_loss)
                 if not self._is_new((host.name, after), (core, has, disk.files())):
                     continue
                 finds = _of_metadata(_open_metadata(disk, core), until)
@@ -182,10 +182,10 @@ class StartWatch:
 class _Copy(MemoryDisk):
     """What a node that ends now leaves on a disk, without what others have there."""
 
-    def __init__(self, disk: MemoryDisk, *, is_loss: bool = False, only: str = "") -> None:
+    def __init__(self, disk: MemoryDisk, *, is_loss: bool = False) -> None:
         self._later: list[Callable[[], None]] = []
         super().__init__(lambda _, callback: self._later.append(callback))
-        self._root = _copy(disk._root, is_loss=is_loss, only=only)
+        self._root = _copy(disk._root, is_loss=is_loss)
         self._index()
 
     def run(self) -> None:
@@ -194,11 +194,9 @@ class _Copy(MemoryDisk):
             self._later.pop(0)()
 
 
-def _copy(folder: Folder, *, is_loss: bool, only: str = "") -> Folder:
+def _copy(folder: Folder, *, is_loss: bool) -> Folder:
     made = Folder()
     for name, entry in (folder.synced if is_loss else folder.names).items():
-        if only not in ("", name):
-            continue
         if isinstance(entry, Folder):
             made.names[name] = _copy(entry, is_loss=is_loss)
         else:

@@ -98,7 +98,7 @@ def test_what_clients_see_is_heeded_alone(monkeypatch):
 def test_a_mechanical_mutant_says_whether_it_was_reached():
     reached = try_mutant(f"{CONSTRUCTOR}:number:1", 0, SHORT_S)
     assert reached.is_reached
-    controller = "X:controller.metadata.replay:_scram_credential:left-out:0"
+    controller = "X:controller.metadata.scram_users:credential_of:always:0"
     assert try_mutant(controller, 0, 0.1).is_reached is False
 
 

@@ -31,17 +31,3 @@ def test_callbacks_run_in_order_of_time_and_then_of_arrival(script):
     scheduler.run_for(100 * LONG_MS)
     expected = sorted((at, i) for i, (at, _) in enumerate(asked) if i not in cancelled)
     assert ran == expected
-
-
-def test_a_line_whose_first_is_cancelled_goes_on():
-    scheduler, ran = Scheduler(), []
-    first = scheduler.call_later(LONG_MS, lambda: ran.append(1))
-    second = scheduler.call_later(LONG_MS, lambda: ran.append(2))
-    scheduler.call_later(LONG_MS, lambda: ran.append(3))
-    first.cancel()
-    second.cancel()
-    scheduler.run_for(LONG_MS)
-    assert ran == [3]
-    scheduler.call_later(LONG_MS, lambda: ran.append(4))
-    scheduler.run_for(LONG_MS)
-    assert ran == [3, 4]
