@@ -67,6 +67,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     evidence, workload = run.required_evidence, str(options.get("workload"))
     traced = options.get("traced")
     missing = without_log(evidence) + _reads_gone(run)
+    missing += [] if run.extent.outlived else _ends_early(evidence, traced)
     notes: list[str] = []
     anomalies: list[Anomaly] = []
     doubts: list[Anomaly] = []
@@ -223,6 +224,17 @@ def _reads_gone(run: RunInput) -> list[str]:
     read = {str(n) for note in notes for n in note.value.get("read") or ()}
     lost = read - run.required_evidence.final_reads.keys()
     return [f"{node} (final read)" for node in sorted(lost)]
+
+
+def _ends_early(evidence: Evidence, traced: Sequence[str] | None) -> list[str]:
+    """Name nodes that served more than their traces say that they knew as committed."""
+    marks = {node: evidence.announced_end([node]) for node in evidence.traces}
+    return [
+        f"{node} (the end of its trace: it knew {marks[node]}, and served {read.high_watermark})"
+        for node, read in sorted(evidence.final_reads.items())
+        if node in marks and read.high_watermark > marks[node]
+        if traced is None or "hw" in traced
+    ]
 
 
 def _without_sentinel(run: RunInput) -> Iterator[Anomaly]:

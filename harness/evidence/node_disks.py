@@ -40,7 +40,7 @@ from cluster.node.log.batch.records import (
 )
 from cluster.node.log.metadata.snapshot import SUFFIX, parse_snapshot_name
 from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
-from cluster.node.log.storage.epoch_cache import EPOCH_FILE, LeaderEpochCache
+from cluster.node.log.storage.epoch_cache import EPOCH_FILE
 from cluster.node.meta_properties import FILE_NAME as META_PROPERTIES
 from cluster.node.wire.uuid_text import uuid_from_text
 from cluster.systems import secured
@@ -53,6 +53,7 @@ from harness.evidence.partition_logs import (
     SEGMENT_BYTES_MAX,
     decode_partitions,
     intact_batch_in,
+    leader_epochs,
     segments_in,
 )
 from harness.full_disk import lack_of_room
@@ -131,13 +132,14 @@ def _collect_node(store: RunStore, layout: Layout, node: str) -> None:
         source = Path(layout.trace_source(store.node_path(node)))
         trace_file.write_bytes(reader.take(_content(source)) + reader.end())
     folder = Path(layout.log_folder(store.node_path(node)))
-    log = decode_log(node, folder)
-    if log.torn_tail_bytes and reader is not None:  # it traces no flush, and was stopped in order
-        torn = f"{log.torn_tail_bytes} bytes behind offset {log.end_offset} are no batch"
-        raise EvidenceError(f"{folder}: damaged: {torn}, though its node stopped in order")
+    folders = [Path(each) for each in layout.log_dirs(store.node_path(node))]
+    data = Path(layout.data_folder(store.node_path(node)))
+    for each in (data, *folders):
+        if (owner := _property(each, "node.id")) not in ("", node.removeprefix("n")):
+            raise EvidenceError(f"{each}: {META_PROPERTIES} says that it is of node {owner}")
+    log = decode_log(node, folder, in_order=reader is not None)
     store.write_evidence(node, LOG_FILE, log.records)
     store.write_evidence(node, SNAPSHOTS_FILE, decode_snapshots(node, folder))
-    folders = [Path(each) for each in layout.log_dirs(store.node_path(node))]
     store.write_evidence(node, PARTITION_LOGS_FILE, decode_partitions(node, folders))
     path = folder / QUORUM_STATE
     try:
@@ -152,7 +154,7 @@ def _collect_node(store: RunStore, layout: Layout, node: str) -> None:
     state["logEndOffset"] = log.end_offset
     state["tornTailBytes"] = log.torn_tail_bytes
     state["traceBytes"] = len(_content(trace_file))
-    state["directoryId"] = directory_of(Path(layout.data_folder(store.node_path(node))))
+    state["directoryId"] = directory_of(data)
     store.write_evidence(node, QUORUM_STATE_FILE, [state])
     if state.get("absent"):
         raise EvidenceError(f"there is no {QUORUM_STATE} file")
@@ -163,16 +165,24 @@ def directory_of(folder: Path) -> str:
 
     A quorum-state file binds the replica of that folder and no other (KIP-853).
     """
-    lines = _content(folder / META_PROPERTIES).decode("utf-8", "replace").splitlines()
-    named = [line.partition("=")[2] for line in lines if line.startswith("directory.id=")]
     try:
-        return str(uuid_from_text(named[-1])) if named else ""
+        return str(uuid_from_text(_property(folder, "directory.id")))
     except ValueError:
         return ""
 
 
-def decode_log(node: str, folder: Path) -> DecodedLog:
-    """Decode all segments in a folder, in offset order. Raises EvidenceError."""
+def _property(folder: Path, name: str) -> str:
+    """Return what a folder's meta.properties says last under a name; empty if nothing."""
+    lines = _content(folder / META_PROPERTIES).decode("utf-8", "replace").splitlines()
+    found = [line.partition("=")[2] for line in lines if line.startswith(f"{name}=")]
+    return found[-1] if found else ""
+
+
+def decode_log(node: str, folder: Path, *, in_order: bool = False) -> DecodedLog:
+    """Decode all segments in a folder, in offset order. Raises EvidenceError.
+
+    `in_order`: its node traces no flush, cuts what is torn at each start, and was stopped in order.
+    """
     segments = segments_in(folder)
     if not segments:
         raise EvidenceError(f"{folder}: there is no log")
@@ -194,11 +204,12 @@ def decode_log(node: str, folder: Path) -> DecodedLog:
                 position += header.size_bytes
                 next_offset = header.next_offset
         except CorruptBatchError as error:
-            if number < len(segments) - 1 or not _is_torn(data[position:], next_offset):
+            last = number == len(segments) - 1 and not in_order
+            if not last or not _is_torn(data[position:], next_offset):
                 reason = str(error).partition(": ")[2] or str(error)
                 raise EvidenceError(f"{path}: byte {position}: damaged: {reason}") from error
             torn_tail_bytes = len(data) - position
-    _check_durable(folder, records, next_offset)
+    _check_durable(folder, records, next_offset, in_order=in_order)
     return DecodedLog(tuple(records), start_offset, next_offset, torn_tail_bytes)
 
 
@@ -237,7 +248,9 @@ def _is_torn(rest: bytes, offset: int) -> bool:
 _MAGIC_BYTE = 16
 
 
-def _check_durable(folder: Path, records: Sequence[LogRecord], end_offset: int) -> None:
+def _check_durable(
+    folder: Path, records: Sequence[LogRecord], end_offset: int, *, in_order: bool
+) -> None:
     """Compare a log with its recovery point and its leader-epoch file. Raises EvidenceError.
 
     A batch's checksum covers neither its offset nor its epoch. A changed offset shows as a gap; a
@@ -250,12 +263,10 @@ def _check_durable(folder: Path, records: Sequence[LogRecord], end_offset: int) 
             f"{folder}: damaged: the log ends at offset {end_offset}, though everything below "
             f"{durable} was durable"
         )
-    try:
-        epochs = LeaderEpochCache.decode(_content(folder / EPOCH_FILE))
-    except ValueError:
-        return
+    epochs = leader_epochs(folder)
+    known = end_offset if in_order else durable
     for record in records:
-        epoch = epochs.epoch_at(record.offset) if record.offset < durable else None
+        epoch = epochs.epoch_at(record.offset) if record.offset < known else None
         if epoch not in (None, record.epoch):
             raise EvidenceError(
                 f"{folder}: damaged: the record at offset {record.offset} is of epoch "

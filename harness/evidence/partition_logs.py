@@ -33,6 +33,7 @@ from cluster.node.log.storage.checkpoint import (
     TopicPartition,
     decode_offsets,
 )
+from cluster.node.log.storage.epoch_cache import EPOCH_FILE, LeaderEpochCache
 from cluster.node.log.storage.segment import segment_base_offset
 from cluster.node.log.types import METADATA_TOPIC
 from extensions.plain_files import read_plain
@@ -81,15 +82,31 @@ def _decode_folder(node: str, folder: Path) -> Iterator[tuple[PartitionLog, bool
             continue
         try:
             start, end, batches = _decode(directory, torn=ends is None)
+            if ends is not None:
+                noted = ends.get(partition) if partition in marks else None
+                _check_end(directory, batches, end, noted)
         except _DamageError as damage:
             yield PartitionLog(node, str(partition), 0, 0, None, (), str(damage)), is_future
             continue
-        if ends is not None and (end, True) != (ends.get(partition), partition in marks):
-            reason = f"it ends at {end}, though its node stopped in order and noted another end"
-            yield PartitionLog(node, str(partition), 0, 0, None, (), reason), is_future
-            continue
         mark, start = marks.get(partition), max(start, starts.get(partition, 0))
         yield PartitionLog(node, str(partition), start, end, mark, batches), is_future
+
+
+def _check_end(directory: Path, batches: list[DataBatch], end: int, noted: int | None) -> None:
+    """Compare a log with what its node noted as it stopped in order. Raises _DamageError."""
+    if noted != end:
+        raise _DamageError(f"it ends at {end}, though its node stopped in order and noted {noted}")
+    epochs = leader_epochs(directory)
+    if any(epochs.epoch_at(each.base_offset) not in (None, each.epoch) for each in batches):
+        raise _DamageError(f"its batches are not of the epochs that {EPOCH_FILE} names")
+
+
+def leader_epochs(directory: Path) -> LeaderEpochCache:
+    """Read which epochs a log's file names; one that is not there, or not whole, names none."""
+    try:
+        return LeaderEpochCache.decode(read_plain(directory / EPOCH_FILE, bytes_max=1 << 24))
+    except (FileNotFoundError, ValueError):
+        return LeaderEpochCache(())
 
 
 def segments_in(folder: Path) -> list[tuple[int, Path]]:

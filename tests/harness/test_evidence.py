@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from contextlib import nullcontext
 
 import pytest
 
@@ -218,6 +219,24 @@ def test_a_torn_tail_that_hides_what_was_flushed_is_damage(stored, tmp_path):
     assert "had flushed everything below" in files.summary
 
 
+@pytest.mark.parametrize(("epoch", "said"), [(2, ""), (3, "is of epoch 2, though")])
+def test_a_log_that_was_left_in_order_is_of_the_epochs_that_its_file_names(folder, epoch, said):
+    """Also above the recovery point, which Kafka keeps for no metadata."""
+    (folder / f"{0:020d}.log").write_bytes(WHOLE)
+    epochs = LeaderEpochCache((EpochEntry(1, 0), EpochEntry(epoch, 3)))
+    (folder / EPOCH_FILE).write_bytes(epochs.encode())
+    assert decode_log("n1", folder).end_offset == 4
+    with pytest.raises(EvidenceError, match=said) if said else nullcontext():
+        decode_log("n1", folder, in_order=True)
+
+
+def test_the_disk_of_another_node_is_no_evidence(stored, tmp_path):
+    copy = RunStore(shutil.copytree(stored.folder, tmp_path / "run"))
+    mine, other = (copy.node_path(node) / "metadata/meta.properties" for node in ("n2", "n3"))
+    mine.write_bytes(other.read_bytes())
+    assert "it is of node 3" in node_disks.collect(copy, ("n2",))[0]
+
+
 def test_a_tail_is_damage_where_only_an_end_in_order_is_known(stored, tmp_path, monkeypatch):
     """Kafka traces no flush, and cuts at a start what a kill tore."""
     copy = RunStore(shutil.copytree(stored.folder, tmp_path / "run"))
@@ -226,7 +245,7 @@ def test_a_tail_is_damage_where_only_an_end_in_order_is_known(stored, tmp_path, 
     (copy.node_path("n2") / "stdout.log").write_text("")
     monkeypatch.setattr(node_disks, "layout_of", lambda _: KafkaLayout())
     (problem,) = node_disks.collect(copy, ("n2",))
-    assert "no batch, though its node stopped in order" in problem
+    assert "damaged: " in problem
 
 
 def test_a_tail_is_in_doubt_where_all_that_was_appended_had_been_flushed(stored, tmp_path):

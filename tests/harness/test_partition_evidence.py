@@ -85,10 +85,10 @@ def test_a_torn_tail_ends_the_last_segment_only(tmp_path):
     [
         (2, 1, b"", None),
         (2, 1, placed(2, "c")[:-1], "present"),
-        (1, 1, b"", "noted another end"),
-        (3, 1, b"", "noted another end"),
-        (None, 1, b"", "noted another end"),
-        (2, None, b"", "noted another end"),
+        (1, 1, b"", "noted 1"),
+        (3, 1, b"", "noted 3"),
+        (None, 1, b"", "noted None"),
+        (2, None, b"", "noted None"),
     ],
 )
 def test_a_node_that_stopped_in_order_left_each_log_as_it_noted(
@@ -103,6 +103,9 @@ def test_a_node_that_stopped_in_order_left_each_log_as_it_noted(
     (tmp_path / ".kafka_cleanshutdown").write_text("")
     (log,) = decode_partitions("n1", [tmp_path])
     assert log.damage is None if damage is None else damage in log.damage
+    (tmp_path / "d0-3" / "leader-epoch-checkpoint").write_text("0\n1\n1 0\n")
+    (log,) = decode_partitions("n1", [tmp_path])
+    assert (damage or "leader-epoch-checkpoint names") in log.damage
 
 
 def test_a_length_that_hides_a_batch_is_damage_and_no_torn_tail(tmp_path):

@@ -264,6 +264,14 @@ def test_what_was_written_behind_the_mark_may_be_served_or_not():
         assert judged("register", [WRITE, later], records, **read) == (Status.PASS, set())
 
 
+@pytest.mark.parametrize("served", [6, 7])
+def test_a_trace_goes_on_until_its_node_knew_what_it_served(served):
+    run = good_run(final_reads=final_reads(n2={"high_watermark": served}))
+    result = run_check(CheckSpec("records", {"workload": "log"}), run)
+    early = [each for each in result.statistics["missing"] if "end of its trace" in each]
+    assert early == ["n2 (the end of its trace: it knew 6, and served 7)"] * (served - 6)
+
+
 def test_a_final_read_that_was_taken_and_is_gone_is_missed():
     """Also where the workload has no check of durability, which would miss it."""
     note = Event(
