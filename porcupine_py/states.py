@@ -58,6 +58,8 @@ def contents_hash(state: Any, depth: int = 0) -> int:
 
 _FIXED = frozenset({type(None), bool, int, float, complex, str, bytes, range})
 """Types of which no value ever changes."""
+_CONTAINERS = frozenset({list, tuple, deque, set, frozenset, dict})
+"""Types of which a value has parts, and no attributes."""
 
 
 def _is_fixed(value: Any) -> bool:
@@ -84,20 +86,22 @@ def contents_mark(value: Any, seen: set[int] | None = None) -> int:
     if id(value) in seen:
         return 0
     seen.add(id(value))
+    parts: Hashable = None
+    own_hash: Any = type(value).__hash__
     if isinstance(value, list | tuple | deque):
         is_plain = _FIXED.issuperset(map(type, value))
-        return hash(tuple(value if is_plain else (contents_mark(part, seen) for part in value)))
-    if isinstance(value, set | frozenset):
-        return hash(frozenset(contents_mark(part, seen) for part in value))
-    if isinstance(value, dict):
-        marks = ((contents_mark(k, seen), contents_mark(v, seen)) for k, v in value.items())
-        return hash(tuple(marks))  # some models go by the order
-    own_hash: Any = type(value).__hash__
-    if own_hash is not None and own_hash is not object.__hash__:
-        with suppress(TypeError):  # a frozen dataclass may hold what has none
+        parts = tuple(value if is_plain else (contents_mark(part, seen) for part in value))
+    elif isinstance(value, set | frozenset):
+        parts = frozenset(contents_mark(part, seen) for part in value)
+    elif isinstance(value, dict):  # some models go by the order
+        parts = tuple((contents_mark(k, seen), contents_mark(v, seen)) for k, v in value.items())
+    elif own_hash is not object.__hash__:
+        with suppress(TypeError):  # it has none, or what a frozen dataclass holds has none
             return hash(value)
+    if type(value) in _CONTAINERS:
+        return hash(parts)
     marks_of = ((name, contents_mark(part, seen)) for name, part in _attributes(value))
-    return hash(tuple(sorted(marks_of)))
+    return hash((parts, *sorted(marks_of)))
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:

@@ -315,6 +315,13 @@ class Hashed(Equal):
         return hash(tuple(self.lines))
 
 
+class Counting(list):
+    size = 0
+
+    def append(self, line):
+        self.size += line
+
+
 @dataclass(frozen=True)
 class Frozen:
     held: Equal = field(default_factory=Equal)
@@ -336,7 +343,7 @@ class Slots:
 @pytest.mark.parametrize(
     "init",
     [
-        *(list, deque, dict, set, Log, lambda: [[]], Plain, Equal, Hashed, Frozen, Slots),
+        *(list, deque, dict, set, Log, lambda: [[]], Plain, Equal, Hashed, Frozen, Slots, Counting),
         lambda: array("q"),
         lambda: OrderedDict.fromkeys((1, 2)),
     ],
