@@ -48,6 +48,7 @@ class PlainSystem(PlainLayout, System):
     ping = b"?\n"
     client_security: ClientSecurity = PLAINTEXT
     stop_timeout_s = 2.0
+    stop_codes = frozenset({0, -15, 143})  # the last as JVMs and shells have it
     ready_timeout_s = 120.0
     names: Names = "with-file"
 

@@ -28,7 +28,6 @@ class ZooKeeper(PlainSystem):
     name = "zookeeper"
     ports = ("QUORUM",)
     stop_timeout_s = 10.0
-    stop_codes = frozenset({0, -15, 143})
 
     def __init__(self, request):
         self._libraries = libraries(request)

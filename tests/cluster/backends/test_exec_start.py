@@ -1,15 +1,18 @@
 """The engine answers before an exec's program runs: until then the process is runc."""
 
 import asyncio
+import signal
 import subprocess
 import threading
 from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import pytest
 from docker.errors import NotFound
 
 from cluster.backends.docker import process
 from cluster.backends.processes.lifecycle import Incarnation
+from cluster.systems.plain import PlainSystem
 from tests.play import play
 
 pytestmark = pytest.mark.slow
@@ -84,3 +87,14 @@ async def test_a_crash_is_no_kill_though_the_engine_forgot_its_exit_code(*, tmp_
     incarnation.kill_now()
     await incarnation.ended
     assert incarnation.ended_unasked
+
+
+@play(asyncio.run)
+async def test_a_plain_node_may_end_on_sigterm_as_jvms_and_shells_do():
+    code = asyncio.get_running_loop().create_future()
+    process = SimpleNamespace(wait=lambda: code, send=AsyncMock(), output_tail=AsyncMock())
+    node = Incarnation(process, PlainSystem.stop_codes)
+    await node.send(signal.SIGTERM)
+    code.set_result(128 + signal.SIGTERM)
+    await node.ended
+    assert not node.ended_unasked
