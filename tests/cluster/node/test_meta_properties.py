@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.backends.sim.disk import MemoryDisk
+from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.meta_properties import (
     FILE_NAME,
     MetaPropertiesError,
@@ -13,9 +14,8 @@ from cluster.node.meta_properties import (
     identify,
 )
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
-from tests.cluster.node.log.log_helpers import Steps
 
-STEPS = Steps()
+STEPS = Scheduler()
 
 
 def folder(files=None, error=None):

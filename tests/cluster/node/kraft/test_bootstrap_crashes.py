@@ -10,6 +10,7 @@ import uuid
 import pytest
 
 from cluster.backends.sim.disk import MemoryDisk
+from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.config import parse_config
 from cluster.node.format import write_folder
 from cluster.node.kraft.messages import ReplicaKey
@@ -21,7 +22,7 @@ from cluster.node.ports import Endpoint
 from tests.cluster.node.kraft.dynamic import voter_ids
 from tests.cluster.node.kraft.test_snapshots import PowerCut, agrees
 from tests.cluster.node.kraft.world import DIRECTORY, World, listeners_of
-from tests.cluster.node.log.log_helpers import KEEPS, Steps, crash_everywhere
+from tests.cluster.node.log.log_helpers import KEEPS, crash_everywhere
 
 CHECKPOINT = f"__cluster_metadata-0/{snapshot_name(BOOTSTRAP_ID)}"
 CONFIG = parse_config(
@@ -61,7 +62,7 @@ def test_a_folder_that_is_formatted_has_its_first_voters_whenever_the_power_fail
 
     def attempt(operation, stop_on):
         nonlocal unformatted, formatted
-        steps = Steps()
+        steps = Scheduler()
         disk = MemoryDisk(steps.call_later)
         stop_on(disk)
         done = format_(disk, steps)
@@ -85,7 +86,7 @@ def test_a_folder_that_is_formatted_has_its_first_voters_whenever_the_power_fail
 
 @pytest.mark.parametrize("voters", [None, VOTERS])
 def test_a_folder_with_anything_else_in_it_is_not_formatted(voters):
-    steps = Steps()
+    steps = Scheduler()
     disk = MemoryDisk(steps.call_later)
     disk.make_directory("__cluster_metadata-0")
     disk.write("__cluster_metadata-0/quorum-state", b"{}")
@@ -95,7 +96,7 @@ def test_a_folder_with_anything_else_in_it_is_not_formatted(voters):
 
 def test_what_an_interruption_left_is_no_observers_folder():
     """It would start as a voter although it was formatted as an observer."""
-    steps = Steps()
+    steps = Scheduler()
     disk = MemoryDisk(steps.call_later)
     write_bootstrap(disk, "__cluster_metadata-0", VOTERS, 7, lambda error: None)
     steps.run()

@@ -6,13 +6,13 @@ from random import Random
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from cluster.backends.sim.disk import MemoryDisk
+from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.log.batch.records import parse_header
 from cluster.node.log.data.data_config import DataLogConfig
 from cluster.node.log.data.data_log import DataLog
 from cluster.node.log.data.log_directory import LogDirectory
 from cluster.node.log.storage.checkpoint import TopicPartition
 from tests.cluster.node.controller.fakes import FakeClock
-from tests.cluster.node.log.log_helpers import Steps
 
 AT = TopicPartition("topic", 0)
 TOPIC_ID = uuid.UUID(int=7)
@@ -35,7 +35,7 @@ class Folder:
     def __init__(self, **config) -> None:
         self.config = DataLogConfig(**config)
         self.clock = TestClock()
-        self.steps = Steps()
+        self.steps = Scheduler()
         self.disk = MemoryDisk(self.steps.call_later)
         self.failures: list[Exception] = []
         self.retention_check_interval_ms = 300_000.0

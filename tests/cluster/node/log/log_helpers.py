@@ -1,40 +1,15 @@
-"""A scheduler that tests advance by hand, and short names for batches and logs."""
+"""Logs on a simulated disk whose steps a test takes, and power that fails at any of them."""
 
-import heapq
-from collections.abc import Callable
 from random import Random
 
 import pytest
 
 from cluster.backends.sim.disk import MemoryDisk
+from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.log.batch.records import Record, encode_batch
 from cluster.node.log.metadata.log import Log, LogConfig
 
 DIRECTORY = "topic-0"
-
-
-class Steps:
-    """`call_later` with callbacks that run when a test advances the time, in order of due time."""
-
-    def __init__(self) -> None:
-        self.now_ms = 0.0
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._count = 0
-
-    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> None:
-        self._count += 1
-        heapq.heappush(self._due, (self.now_ms + delay_ms, self._count, callback))
-
-    def step(self) -> bool:
-        if not self._due:
-            return False
-        self.now_ms, _, callback = heapq.heappop(self._due)
-        callback()
-        return True
-
-    def run(self) -> None:
-        while self.step():
-            pass
 
 
 def fail(error: OSError) -> None:
@@ -45,7 +20,7 @@ class Logs:
     """One simulated disk and the log on it, opened again and again."""
 
     def __init__(self, segment_bytes: int = 400, cache_bytes: int = 200) -> None:
-        self.steps = Steps()
+        self.steps = Scheduler()
         self.disk = MemoryDisk(self.steps.call_later)
         self.config = LogConfig(segment_bytes=segment_bytes, cache_bytes=cache_bytes)
         self.failures: list[OSError] = []

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from cluster.backends.sim.disk import MemoryDisk
+from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.log.data.directory_checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     NO_EPOCH,
@@ -12,11 +13,11 @@ from cluster.node.log.data.directory_checkpoints import (
     remove_clean_shutdown,
     write_clean_shutdown,
 )
-from tests.cluster.node.log.log_helpers import KEEPS, Steps, crash_everywhere, fail
+from tests.cluster.node.log.log_helpers import KEEPS, crash_everywhere, fail
 
 
 def stopped_in_order(epoch=5):
-    steps = Steps()
+    steps = Scheduler()
     disk = MemoryDisk(steps.call_later)
     write_clean_shutdown(disk, epoch, lambda error: fail(error) if error else None)
     steps.run()
@@ -92,7 +93,7 @@ def test_a_file_that_is_gone_does_not_come_back(keep):
 @KEEPS
 def test_the_file_is_there_once_it_is_reported_and_whole_or_not_before(keep):
     def attempt(operation, stop_on):
-        steps = Steps()
+        steps = Scheduler()
         disk = MemoryDisk(steps.call_later)
         stop_on(disk)
         done = []

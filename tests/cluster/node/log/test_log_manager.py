@@ -6,12 +6,12 @@ from random import Random
 import pytest
 
 from cluster.backends.sim.disk import MemoryDisk
+from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.log.data.data_config import DataLogConfig, StorageError
 from cluster.node.log.data.directory_checkpoints import CLEAN_SHUTDOWN_FILE
 from cluster.node.log.data.log_manager import LogDir, LogDirs, LogManager
 from cluster.node.log.storage.checkpoint import TopicPartition
 from tests.cluster.node.log.data_helpers import NOW_MS, TOPIC_ID, TestClock, batch
-from tests.cluster.node.log.log_helpers import Steps
 
 IDS = (uuid.UUID(int=1_001), uuid.UUID(int=1_002), uuid.UUID(int=1_003))
 UNASSIGNED = uuid.UUID(int=0)
@@ -27,7 +27,7 @@ class Directories:
     """Disks that outlive the managers of their logs."""
 
     def __init__(self, count=2):
-        self.steps = Steps()
+        self.steps = Scheduler()
         self.disks = [MemoryDisk(self.steps.call_later) for _ in range(count)]
         self.assigned = {}
         self.failed = []

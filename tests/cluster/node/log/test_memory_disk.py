@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.backends.sim.disk import MemoryDisk
-from tests.cluster.node.log.log_helpers import Steps
+from cluster.backends.sim.scheduler import Scheduler
 
 
-def disk() -> tuple[MemoryDisk, Steps]:
-    steps = Steps()
+def disk() -> tuple[MemoryDisk, Scheduler]:
+    steps = Scheduler()
     return MemoryDisk(steps.call_later, sync_ms=5.0), steps
 
 

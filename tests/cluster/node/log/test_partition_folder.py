@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.backends.sim.disk import MemoryDisk
+from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.log.data.partition_folder import (
     DELETE_SUFFIX,
     PARTITION_METADATA_FILE,
@@ -20,7 +21,6 @@ from cluster.node.log.data.partition_folder import (
 )
 from cluster.node.log.storage.checkpoint import TopicPartition
 from cluster.node.log.storage.recovery import CorruptLogError
-from tests.cluster.node.log.log_helpers import Steps
 
 TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=249).filter(
     lambda name: name not in {".", ".."}
@@ -65,7 +65,7 @@ def test_a_file_of_another_form_is_damage(content):
         read_topic_id(disk, "t-0")
 
 
-steps = Steps()
+steps = Scheduler()
 
 
 def a_disk():

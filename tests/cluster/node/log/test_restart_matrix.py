@@ -12,13 +12,13 @@ import uuid
 import pytest
 
 from cluster.backends.sim.disk import MemoryDisk
+from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.kraft.quorum.quorum_state_store import QuorumStateStore
 from cluster.node.meta_properties import identify
 from tests.cluster.node.log.log_helpers import (
     DIRECTORY,
     KEEPS,
     Logs,
-    Steps,
     batch,
     crash_everywhere,
     fail,
@@ -95,7 +95,7 @@ def test_a_vote_that_was_answered_is_there_after_a_crash_at_any_operation(keep):
     votes = [f'{{"vote":{number}}}'.encode() for number in range(3)]
 
     def attempt(operation, stop_on):
-        steps = Steps()
+        steps = Scheduler()
         disk = MemoryDisk(steps.call_later)
         disk.make_directory(DIRECTORY)
         disk.sync_directory("", lambda error: None)
@@ -121,7 +121,7 @@ def test_a_vote_that_was_answered_is_there_after_a_crash_at_any_operation(keep):
 @KEEPS
 def test_an_identity_that_was_used_is_there_after_a_crash_at_any_operation(keep):
     def attempt(operation, stop_on):
-        steps = Steps()
+        steps = Scheduler()
         disk = MemoryDisk(steps.call_later)
         stop_on(disk)
         used = []
