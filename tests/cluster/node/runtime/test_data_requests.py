@@ -14,6 +14,7 @@ from cluster.node.runtime.network import TcpNetwork
 from cluster.node.runtime.server import Binding, TcpServer
 from tests.cluster.client.data_samples import NAME, TOPIC_ID, sample
 from tests.cluster.node.protocol.data_service import data_listener
+from tests.cluster.node.runtime.test_network import ask as ask_over
 from tests.cluster.node.runtime.test_server import run
 from tests.play import play
 
@@ -42,11 +43,8 @@ async def a_broker(answer):
     (port,) = await server.bind([Binding(service, "127.0.0.1", 0)])
     await server.serve()
 
-    async def ask(message, timeout_ms=60_000):
-        future = asyncio.get_running_loop().create_future()
-        network.request(Endpoint(1, "127.0.0.1", port), message, timeout_ms, future.set_result)
-        assert not future.done(), "on_reply was called within request()"
-        return await future
+    async def ask(message):
+        return await ask_over(network, Endpoint(1, "127.0.0.1", port), message=message)
 
     try:
         yield handler, server, ask

@@ -23,6 +23,7 @@ from cluster.node.security.authentication import Authenticator
 from cluster.node.security.jaas import Credentials
 from cluster.node.security.settings import SecuritySettingsError
 from cluster.node.security.tls import client_context, client_security, server_context
+from tests.cluster.node.runtime.test_network import ask as ask_over
 from tests.cluster.node.runtime.test_server import ANSWER, Caller, Echo, run, until
 from tests.cluster.node.security.authority import Authority, secured
 from tests.cluster.node.test_config import MINIMAL
@@ -64,13 +65,10 @@ async def a_server(security, handler=None, **limits):
         assert server.buffered_bytes == 0
 
 
-async def ask(security, port, host="127.0.0.1", timeout_ms=60_000.0):
+async def ask(security, port):
     network = TcpNetwork(security=security)
-    answer = asyncio.get_running_loop().create_future()
-    endpoint = Endpoint(1, host, port)
-    network.request(endpoint, DescribeQuorumRequest(), timeout_ms, answer.set_result)
     try:
-        return await answer
+        return await ask_over(network, Endpoint(1, "127.0.0.1", port))
     finally:
         network.close()
 
@@ -130,10 +128,7 @@ async def test_a_proxy_in_the_link_does_not_change_the_expected_certificate(*, a
     async with a_server(security) as (_, port):
         network = TcpNetwork({1: ("127.0.0.1", port)}, security=client_security(security))
         for host, expected in (("localhost", ANSWER), ("elsewhere.test", Failure.NOT_SENT)):
-            answer = asyncio.get_running_loop().create_future()
-            endpoint = Endpoint(1, host, 1)
-            network.request(endpoint, DescribeQuorumRequest(), 60_000, answer.set_result)
-            assert await answer == expected
+            assert await ask_over(network, Endpoint(1, host, 1)) == expected
         network.close()
 
 
@@ -240,10 +235,7 @@ async def test_a_peer_that_authenticated_may_take_its_time(*, authority):
         network = TcpNetwork(security=client_security(security))
         for wait_ms in (0, 1.2 * HANDSHAKE_MS):
             await asyncio.sleep(wait_ms / 1000)
-            answer = asyncio.get_running_loop().create_future()
-            endpoint = Endpoint(1, "127.0.0.1", port)
-            network.request(endpoint, DescribeQuorumRequest(), 60_000, answer.set_result)
-            assert await answer == ANSWER
+            assert await ask_over(network, Endpoint(1, "127.0.0.1", port)) == ANSWER
         assert server.authentication_failures == 0
         assert len(server.connections) == 1
         network.close()
