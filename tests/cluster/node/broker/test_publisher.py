@@ -76,17 +76,6 @@ class Broker:
         return set(self.publisher.leaders), set(self.publisher.followers)
 
 
-def test_it_leads_and_follows_by_the_metadata():
-    broker = Broker(partition(0), partition(1, leader=2), partition(2, replicas=(2, 3), leader=2))
-    assert broker.view == ({(T, 0)}, {(T, 1)})
-
-
-def test_losing_the_leadership_makes_it_a_follower_and_winning_it_a_leader():
-    broker = Broker(partition(0), partition(1, leader=2))
-    broker.commit(change(0, leader=2), change(1, leader=1))
-    assert broker.view == ({(T, 1)}, {(T, 0)})
-
-
 def test_a_change_of_the_isr_reaches_its_leader():
     broker = Broker(partition(0))
     broker.commit(change(0, isr=(1,)))

@@ -83,16 +83,6 @@ def test_the_first_claim_on_an_empty_log_writes_features_and_what_they_need():
     )
 
 
-def test_a_bootstrap_that_was_not_committed_is_written_again():
-    node = Node()
-    node.raft.elect()
-    node.raft.lose()
-    node.raft.commit()
-    node.raft.elect()
-    node.raft.commit()
-    assert node.controller.image.state.features.get("metadata.version") == 30
-
-
 def test_a_later_claim_writes_nothing_of_its_own():
     node = active()
     node.raft.lose()

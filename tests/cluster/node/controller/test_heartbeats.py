@@ -85,15 +85,6 @@ def test_brokers_that_die_together_are_fenced_one_by_one_each_from_what_the_last
     assert len(fenced) == 3 + 2  # unfenced thrice, then two events
 
 
-def test_the_last_in_sync_replica_stays_in_the_isr_without_a_leader():
-    cluster = Brokers(1, 2)
-    topic = cluster.topic(1)
-    cluster.advance(12_000, 2)
-    assert (cluster.partition(topic).isr, cluster.partition(topic).leader) == ((1,), -1)
-    assert cluster.beat(1).is_fenced is False
-    assert (cluster.partition(topic).isr, cluster.partition(topic).leader) == ((1,), 1)
-
-
 def test_a_new_controller_gives_every_unfenced_broker_a_fresh_session_and_then_fences_it():
     """KAFKA-18138: a broker that dies together with the controller is fenced all the same."""
     cluster = Brokers(1)
@@ -166,27 +157,8 @@ def test_a_broker_in_controlled_shutdown_is_not_let_into_an_isr():
     assert cluster.alter(topic, (2, 1)).error_code == ErrorCode.ineligible_replica
 
 
-def test_producer_id_blocks_are_thousands_in_a_row():
-    cluster = Brokers(1, 2)
-    blocks = [cluster.node.call(allocate(broker, cluster.epochs[broker])) for broker in (1, 2, 1)]
-    assert [(b.producer_id_start, b.producer_id_len) for b in blocks] == [
-        (0, 1_000),
-        (1_000, 1_000),
-        (2_000, 1_000),
-    ]
-
-
 def test_producer_ids_are_given_to_registered_epochs_only():
     cluster = Brokers(1)
     for broker, epoch in ((1, cluster.epochs[1] + 1), (2, 1)):
         reply = cluster.node.call(allocate(broker, epoch))
         assert reply.error_code == ErrorCode.stale_broker_epoch
-
-
-def test_a_block_that_was_not_committed_is_given_again_by_the_next_controller():
-    cluster = Brokers(1)
-    cluster.node.send(allocate(1, cluster.epochs[1]))
-    cluster.node.raft.lose()
-    cluster.node.raft.commit()
-    cluster.node.raft.elect()
-    assert cluster.node.call(allocate(1, cluster.epochs[1])).producer_id_start == 0

@@ -73,23 +73,6 @@ def test_a_read_waits_until_the_high_watermark_of_its_arrival_is_replayed():
     assert value_of(replies[0]) == {"k": "1"}
 
 
-def test_a_read_of_a_failed_confirmation_is_refused():
-    node = active()
-    replies = node.send(describe())
-    node.raft.confirm(answer=False)
-    assert replies[0].results[0].error_code == ErrorCode.not_controller
-    assert node.traced("read") == []
-
-
-def test_a_read_that_waits_when_leadership_is_lost_is_refused():
-    node = active()
-    replies = node.send(describe())
-    node.raft.lose()
-    assert replies[0].results[0].error_code == ErrorCode.not_controller
-    node.raft.confirm()
-    assert len(replies) == 1
-
-
 def test_a_confirmation_of_an_older_claim_answers_nothing():
     node = active()
     replies = node.send(describe())

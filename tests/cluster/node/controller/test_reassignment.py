@@ -161,13 +161,6 @@ def test_cancelling_loses_records_only_where_the_topic_allows_it(unclean):
         assert world.now == before
 
 
-def test_the_replication_factor_changes_only_when_that_is_allowed():
-    world = World(1, 2, 3)
-    assert world.ask((1, 2, 3), resize=False) == ErrorCode.invalid_replication_factor
-    assert world.ask((1, 3), resize=False) == ErrorCode.none
-    assert world.ask((1, 2, 3), resize=True) == ErrorCode.none
-
-
 @pytest.mark.parametrize(("topic", "index"), [("none", 0), ("t", 1)])
 def test_what_does_not_exist_is_reported(topic, index):
     world = World(1, 2)

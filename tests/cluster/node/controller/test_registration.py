@@ -46,14 +46,6 @@ def test_the_epoch_counts_the_records_that_clean_up_before_it():
     assert (cluster.partition(topic).isr, cluster.partition(topic).leader) == ((2,), 2)
 
 
-def test_a_new_incarnation_has_a_higher_epoch_and_is_fenced():
-    cluster = Brokers(1)
-    first = cluster.epochs[1]
-    cluster.advance(10_000)
-    assert cluster.register(1, incarnation=2).broker_epoch > first
-    assert cluster.state.brokers.get(1).fenced
-
-
 def test_the_same_incarnation_amends_its_registration_and_keeps_epoch_and_fencing():
     cluster = Brokers(1)
     first = cluster.epochs[1]

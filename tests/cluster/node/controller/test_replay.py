@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node.controller.metadata.image import MetadataImage, SpeculativeState
+from cluster.node.controller.metadata.image import MetadataImage
 from cluster.node.controller.metadata.replay import replay
 from cluster.node.controller.metadata.state import NEXT_PRODUCER_ID, ReplayError, committed_state
 from cluster.node.controller.records.kinds import (
@@ -16,7 +16,6 @@ from cluster.node.controller.records.kinds import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ClientQuotaRecord,
-    ConfigRecord,
     DelegationTokenRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
@@ -203,31 +202,6 @@ def test_a_record_that_does_not_fit_is_a_replay_error(records):
     with pytest.raises(ReplayError):
         replay(state, records[-1])
     assert content(state) == before
-
-
-def test_the_overlay_never_changes_the_image():
-    image = MetadataImage()
-    speculative = SpeculativeState(image)
-    speculative.replay([topic, partition()], 1)
-    assert speculative.state.topic_by_name("a").partition_count == 1
-    assert image.state.topic_by_name("a") is None
-    speculative.revert()
-    assert speculative.state.topic_by_name("a") is None
-
-
-def test_the_overlay_keeps_a_newer_value_when_an_older_one_is_committed():
-    image = MetadataImage()
-    speculative = SpeculativeState(image)
-
-    def config(value):
-        return ConfigRecord(resource_type=4, resource_name="", name="k", value=value)
-
-    speculative.replay([config("1")], 0)
-    speculative.replay([config(None)], 1)
-    replay(image.state, config("1"))
-    speculative.drop_through(0)
-    assert content(speculative.state)["configs"] == {}
-    assert list(content(image.state)["configs"].values()) == ["1"]
 
 
 NAMES = ("a", "b.c", "b_c", "d")

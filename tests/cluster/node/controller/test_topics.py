@@ -119,13 +119,6 @@ def test_a_manual_assignment_is_kept_in_the_order_of_its_indexes():
     assert [p.replica_nodes for p in topic.partitions] == [(2, 3), (3, 1)]
 
 
-def test_a_topic_that_exists_is_not_created_again():
-    node = active()
-    (first,) = node.call(create("a")).topics
-    assert codes(node.call(create("a"))) == [ErrorCode.topic_already_exists]
-    assert node.call(metadata("a"), CLIENT).topics[0].topic_id == first.topic_id
-
-
 @pytest.mark.parametrize(("first", "second"), [("a.b", "a_b"), ("a_b", "a.b"), ("a.b_c", "a_b.c")])
 def test_names_that_differ_only_in_dot_and_underscore_collide(first, second):
     node = active()

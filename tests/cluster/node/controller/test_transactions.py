@@ -39,12 +39,6 @@ def test_a_transaction_is_seen_when_it_ends_and_not_before():
     assert (image.state.features.get(GROUP), image.offset) == (1, 2)
 
 
-def test_an_aborted_transaction_never_happened():
-    image = replayed((BEGIN, F), (ABORT,))
-    assert image.state.features.get(GROUP) is None
-    assert not image.in_transaction
-
-
 @pytest.mark.parametrize("records", [(BEGIN, BEGIN), (END,), (ABORT,), (BEGIN, END, END)])
 def test_transactions_that_do_not_fit_are_fatal(records):
     with pytest.raises(ReplayError):
