@@ -1,7 +1,6 @@
 """Decoding the logs of stopped nodes: a torn tail is cut off, damage is refused."""
 
 import json
-import random
 import shutil
 from contextlib import nullcontext
 
@@ -153,12 +152,6 @@ def again(store, folder, change):
 
 
 @pytest.mark.slow
-def test_a_stored_run_is_judged_anew_as_before(stored, tmp_path):
-    results, problems = again(stored, tmp_path / "run", lambda _: None)
-    assert (results.status, problems) == (Status.PASS, [])
-
-
-@pytest.mark.slow
 def test_a_node_that_kept_no_quorum_state_has_forgotten_its_epoch(stored, tmp_path):
     results, problems = again(
         stored, tmp_path / "run", lambda logs: logs["n2"].with_name("quorum-state").unlink()
@@ -169,39 +162,12 @@ def test_a_node_that_kept_no_quorum_state_has_forgotten_its_epoch(stored, tmp_pa
     assert kinds == {"monotonic-epoch", "kept-state"}
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_a_bit_that_was_flipped_in_a_segment_is_unknown(stored, tmp_path, seed):
-    draw = random.Random(seed)
-
-    def flip(segments):
-        path = segments[draw.choice(["n1", "n2", "n3"])]
-        data = bytearray(path.read_bytes())
-        data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
-        path.write_bytes(data)
-
-    results, _ = again(stored, tmp_path / "run", flip)
-    assert results.status is Status.UNKNOWN
-
-
 def test_a_damaged_segment_is_named_where_it_lies(stored, tmp_path):
     copy = RunStore(shutil.copytree(stored.folder, tmp_path / "run"))
     segment = max(KraftSystem().log_folder(copy.node_path("n1")).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:100] + b"x" + segment.read_bytes()[101:])
     with made_anew(copy) as (_, problems):
         assert f"cannot be made anew: n1: {segment}: byte " in problems[0].what
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_segment_that_was_cut_is_unknown(stored, tmp_path, seed):
-    draw = random.Random(seed)
-
-    def cut(segments):
-        path = segments[draw.choice(["n1", "n2", "n3"])]
-        data = path.read_bytes()
-        path.write_bytes(data[: draw.randrange(len(data))])
-
-    results, _ = again(stored, tmp_path / "run", cut)
-    assert results.status is Status.UNKNOWN
 
 
 def test_a_torn_tail_that_hides_what_was_flushed_is_damage(stored, tmp_path):
@@ -246,16 +212,6 @@ def test_a_tail_is_damage_where_only_an_end_in_order_is_known(stored, tmp_path, 
     monkeypatch.setattr(node_disks, "layout_of", lambda _: KafkaLayout())
     (problem,) = node_disks.collect(copy, ("n2",))
     assert "damaged: " in problem
-
-
-def test_a_tail_is_in_doubt_where_all_that_was_appended_had_been_flushed(stored, tmp_path):
-    def tear(segments):
-        path = segments["n2"]
-        end = decode_log("n2", path.parent).end_offset
-        path.write_bytes(path.read_bytes() + encode_batch(end, 9, [Record(b"x" * 99)], 5)[:70])
-
-    results, _ = again(stored, tmp_path / "run", tear)
-    assert results.status is Status.UNKNOWN
 
 
 def test_a_tail_that_a_kill_tore_is_counted_and_named(stored, tmp_path):
