@@ -128,16 +128,13 @@ def sample(count: int, seed: int) -> list[Site]:
 def mechanical_mutant(mutant_id: str) -> Mutant | None:
     """The mutant of an id of this form; None where the node has no such place."""
     parts = mutant_id.removeprefix(PREFIX).split(":")
-    if len(parts) != 4 or not parts[3].isdecimal() or not _is_module(parts[0]):
-        return None
-    found = [site for site in _sites_of(parts[0]) if site.id == mutant_id]
-    if not found:
-        return None
-    site = found[0]
-    function = _function(site.module, site.function)
-    assert function is not None, "sites are of functions that were found"
-    code, title = _mutation(site, function)
-    return Mutant(mutant_id, title, "found by trial", (Patch(function, "__code__", code),))
+    for site in _sites_of(parts[0]) if _is_module(parts[0]) else ():
+        if site.id == mutant_id:
+            function = _function(site.module, site.function)
+            assert function is not None, "sites are of functions that were found"
+            code, title = _mutation(site, function)
+            return Mutant(mutant_id, title, "found by trial", (Patch(function, "__code__", code),))
+    return None
 
 
 # -- places ---------------------------------------------------------------------------------------

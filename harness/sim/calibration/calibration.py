@@ -173,7 +173,7 @@ class Calibration:
 
     def __init__(self, folder: Path, plan: CalibrationPlan) -> None:
         """Begin or continue it. Raises BatchError if the folder holds another one."""
-        self._folder, self._plan = folder, plan
+        self._plan, self._path = plan, folder / "calibration.json"
         self._request = json.loads(json.dumps(plan.to_json()))
         self.trials: list[Mapping[str, Any]] = []
         self.clean: list[Mapping[str, Any]] = []
@@ -183,10 +183,6 @@ class Calibration:
             if any(stored.get(name) != value for name, value in self._request.items()):
                 raise BatchError(f"{folder}: holds another calibration, or one of other code")
             self.trials, self.clean = list(stored["trials"]), list(stored["clean"])
-
-    @property
-    def _path(self) -> Path:
-        return self._folder / "calibration.json"
 
     @property
     def total(self) -> int:

@@ -103,6 +103,7 @@ def test_no_fault_of_a_disk_excuses_a_broken_invariant(monkeypatch):
     strand = Strand(1_000.0, (Step("disk-error", targets="follower", for_ms=500.0),))
     result = run_plan(sim_plan(seed=1, duration_s=4.0, strands=(strand,)))
     assert result.property == "node-died"
+    assert "AssertionError: broken" in result.violations[0].explanation
 
 
 @pytest.mark.parametrize("wanted", [None, frozenset({"liveness"})])
@@ -114,18 +115,11 @@ def test_a_world_with_too_many_callbacks_ends_whatever_is_wanted(wanted):
     assert result.verdict is not Status.PASS
 
 
-@pytest.mark.parametrize(
-    ("of", "name"),
-    [
-        (ControlState, "append"),
-        (what_ifs, "answer"),
-        (quorum_polls, "question"),
-        (starts, "ControlState"),
-    ],
-)
-def test_a_node_that_does_not_return_is_a_finding_in_an_event_or_as_it_is_asked(
-    monkeypatch, of, name
-):
+RUN = {"append": ControlState, "answer": what_ifs, "question": quorum_polls, "ControlState": starts}
+
+
+@pytest.mark.parametrize(("name", "of"), RUN.items())
+def test_a_node_that_does_not_return_is_a_finding_also_as_it_is_asked(monkeypatch, name, of):
     def spin(*_, **__):
         while True:
             with contextlib.suppress(Exception):

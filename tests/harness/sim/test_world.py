@@ -268,21 +268,6 @@ def test_a_failed_disk_ends_the_node():
     assert quorum.monitor.violations == []
 
 
-def test_a_node_that_breaks_an_assertion_dies_and_is_reported():
-    quorum = Quorum()
-    quorum.elect()
-    process = quorum.world.nodes["n1"].process
-
-    def impossible():
-        raise AssertionError("broken")
-
-    quorum.scheduler.call_later(1, impossible, process)
-    quorum.run(10)
-    [death] = quorum.world.deaths
-    assert (death.node, death.incarnation, death.exit_code) == ("n1", 0, 1)
-    assert "AssertionError: broken" in death.output_tail[0]
-
-
 def test_a_running_node_cannot_be_started():
     quorum = Quorum()
     quorum.elect()
