@@ -195,7 +195,9 @@ def _due_ms(raft: RaftClient, now_ms: float) -> float:
         case _:
             due.append(state.election_deadline_ms)
     asked = [each.until_ms for each in core.requests._connections.values()]
-    if core.log.is_durable and not isinstance(state, Leader) and max(asked, default=0.0) > now_ms:
+    installs = core.is_installing_snapshot or (core.download is not None and core.download.frozen)
+    may_ask = core.log.is_durable and not installs and not isinstance(state, Leader)
+    if may_ask and max(asked, default=0.0) > now_ms:
         due.append(max(asked))
     return min(due)
 
