@@ -57,6 +57,9 @@ class PartitionWatch:
         """The same: the partition epoch in which its replica began to move."""
         self._asked: dict[int, tuple[AlterPartitionRequest, dict[PartitionKey, int]]] = {}
         """By broker: its last request, and the partition epochs that were committed by then."""
+        self._sent: dict[tuple[str, int], tuple[ProduceRequest, list[tuple[Replica, int]]]] = {}
+        """By node and identity: a Produce that waits for its answer, what the node led when it
+        came, and in which leader epochs."""
         world.mesh.on_ask[FetchRequest].append(self._look_at_fetch_sent)
         world.observe(self._observe, *_OF_REPLICAS)
         for kind in (AlterPartitionRequest, FetchRequest, ProduceRequest):
@@ -194,10 +197,15 @@ class PartitionWatch:
     def _look_at_producer(
         self, name: str, request: ProduceRequest, response: ProduceResponse
     ) -> None:
+        _, led = self._sent.pop((name, id(request)), (None, []))
         for asked, row in zip(request.partitions, response.partitions, strict=False):
             replica = self._find(name, asked.topic, asked.index)
             if replica is None:
                 continue
+            epoch = replica.partition.leader_epoch if replica.partition.leads else None
+            if any(replica is one and epoch == reign for one, reign in led):
+                answer = {"partition": str(replica.at), "error": row.error.name, "epoch": epoch}
+                self._watcher.take(name, "lead-answer", answer)
             config, size_bytes = replica.log.config, len(asked.records)
             header = parse_header(asked.records)
             late_ms = self._nodes[name].clock.wall_ms() - header.max_timestamp_ms
@@ -269,9 +277,12 @@ class PartitionWatch:
         for waiting in manager.fetches._waiting:
             assert isinstance(waiting.operation, _Delayed), "nothing else waits there"
             self._look_at_fetch(process, manager, waiting.operation)
-        for replica in manager.replicas():
-            if replica.partition.leads:
-                self._look_at_mark(process, replica)
+        led = [replica for replica in manager.replicas() if replica.partition.leads]
+        for replica in led:
+            self._look_at_mark(process, replica)
+        if isinstance(message, ProduceRequest):
+            reigns = [(replica, replica.partition.leader_epoch) for replica in led]
+            self._sent[name, id(message)] = message, reigns
 
     def _look_at_fetch(
         self, process: Incarnation, manager: ReplicaManager, delayed: _Delayed

@@ -92,6 +92,12 @@ def test_a_leader_takes_a_right_batch(error, found):
     assert broken("batch-answer", partition="t-0", error=error) == found
 
 
+@pytest.mark.parametrize("error", ["not_leader_or_follower", "request_timed_out", "none"])
+def test_a_broker_that_leads_says_so(error):
+    found = ["leads-and-takes"] if error == "not_leader_or_follower" else []
+    assert broken("lead-answer", partition="t-0", error=error, epoch=3) == found
+
+
 @pytest.mark.parametrize(
     ("errors", "found"),
     [
@@ -427,6 +433,11 @@ def test_a_leader_sends_what_lies_in_a_snapshot_and_nothing_beyond():
     [
         (LOG, "X:controller.core.feature_control:_update:left-out:0", "feature-kept"),
         (LOG, "X:log.batch.compression:inflate:relation:0", "batches-taken"),
+        (
+            LOG,
+            "X:broker.replication.partition:Partition.acknowledgement:negation:0",
+            "leads-and-takes",
+        ),
         (LOG, "X:log.data.validation:_time_range:sum:0", "batches-taken"),
         (LOG, "X:log.data.producer_state:ProducerState.load:left-out:2", "start-finds"),
         (LOG, "X:log.data.data_segment:DataSegment.load_times:sum:0", "start-finds"),
