@@ -53,6 +53,8 @@ Changes = dict[PartitionKey, tuple[int, int]]
 class _Behind:
     """A member of an ISR that has not reached what its leader had for a while."""
 
+    partition_epoch: int
+    """In which it is a member: one that left the ISR since, and came again, began anew."""
     end_offset: int
     """Of the leader's log when that began."""
     since_ms: float
@@ -306,9 +308,10 @@ class ReplicaWatch:
         for number, follower in partition.followers.items():
             if number not in partition.isr:
                 continue
-            seen = before.get(number)
-            if seen is None or follower.end_offset >= seen.end_offset:
-                behind[number] = _Behind(replica.log.end_offset, now_ms, now_ms)
+            seen, epoch = before.get(number), partition.partition_epoch
+            is_same = seen is not None and seen.partition_epoch == epoch
+            if seen is None or not is_same or follower.end_offset >= seen.end_offset:
+                behind[number] = _Behind(epoch, replica.log.end_offset, now_ms, now_ms)
                 continue
             behind[number] = seen
             if partition.lag_time_max_ms < seen.seen_ms - seen.since_ms and seen.seen_ms < now_ms:

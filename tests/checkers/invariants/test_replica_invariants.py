@@ -184,6 +184,34 @@ def test_a_late_fetch_of_an_earlier_session_does_not_change_what_the_session_nam
     assert watch._heard == {(("n3", 1), "t", 0): {1}}
 
 
+@pytest.mark.parametrize(("epoch", "found"), [(7, [100.0]), (9, [])])
+def test_a_member_that_left_and_came_again_lags_anew(epoch, found):
+    """Seed 310079: two changes of the ISR between two looks."""
+    mesh = SimpleNamespace(**{f"on_{at}": defaultdict(list) for at in ("ask", "answer", "serve")})
+    shown = []
+    watcher = SimpleNamespace(take=lambda _node, _event, fields: shown.append(fields["for_ms"]))
+    watch = ReplicaWatch(SimpleNamespace(nodes={}, observe=lambda *_: None, mesh=mesh), watcher)
+    partition = SimpleNamespace(
+        leader_epoch=4,
+        partition_epoch=7,
+        change_in_flight=False,
+        isr=(1, 2),
+        followers={2: SimpleNamespace(end_offset=3)},
+        lag_time_max_ms=75.0,
+    )
+    log = SimpleNamespace(end_offset=5)
+    led = SimpleNamespace(key=("T", 0), topic="t", index=0, partition=partition, log=log, at="t-0")
+    for now_ms in (0.0, 100.0, 130.0):
+        partition.partition_epoch = epoch if now_ms else 7
+        watch._look_at_lag(
+            SimpleNamespace(
+                name="n1", incarnation=1, keeps_time=True, monotonic_ms=lambda now_ms=now_ms: now_ms
+            ),
+            led,
+        )
+    assert shown == found
+
+
 @pytest.mark.parametrize(("own", "newest", "found"), [(1, 2, 1), (2, 1, 1), (2, 2, 2)])
 def test_a_minimum_counts_once_the_leader_knows_of_it(monkeypatch, own, newest, found):
     """It may know of the ISR that its controller has, and not of the minimum that was raised."""
