@@ -31,7 +31,7 @@ final class AdminOperations {
     }
 
     static void run(Program program, String brokers, String controllers) {
-        Map<String, Object> options = Map.of("default.api.timeout.ms", 20000, "request.timeout.ms", 10000);
+        Map<String, Object> options = Map.of("default.api.timeout.ms", 60000, "request.timeout.ms", 10000);
         Map<String, Object> toBrokers = new TreeMap<>(options);
         toBrokers.put("bootstrap.servers", brokers);
         Map<String, Object> toControllers = new TreeMap<>(options);
@@ -51,7 +51,7 @@ final class AdminOperations {
     }
 
     private static <T> T get(KafkaFuture<T> future) throws Exception {
-        return future.get(30, TimeUnit.SECONDS);
+        return future.get(90, TimeUnit.SECONDS);
     }
 
     private void topics() {
