@@ -155,19 +155,6 @@ def test_the_world_of_a_plan_is_that_of_its_run(tmp_path):
     assert plan.world.power_loss == "written"
 
 
-def _never_returns(scheduler, die, interrupt=None):
-    """A process that swallows each error and goes on."""
-
-    def spin():
-        if interrupt is not None:
-            os.kill(os.getpid(), interrupt)
-        while True:
-            with contextlib.suppress(Exception):
-                sum(range(1000))
-
-    scheduler.post(1.0, spin, SimpleNamespace(runs=True, alive=True, backlog=[], die=die))
-
-
 @pytest.fixture
 def hurried(monkeypatch):
     monkeypatch.setattr(loop, "LOOK_S", 0.01)
@@ -190,8 +177,17 @@ def test_a_pause_of_the_machine_that_is_charged_to_an_event_does_not_end_it():
 
 @pytest.mark.usefixtures("hurried")
 def test_an_interrupt_leaves_an_event_that_does_not_end():
+    """The process swallows each error and goes on."""
     scheduler = Scheduler()
-    _never_returns(scheduler, None, signal.SIGINT)
+
+    def spin():
+        os.kill(os.getpid(), signal.SIGINT)
+        while True:
+            with contextlib.suppress(Exception):
+                sum(range(1000))
+
+    owner = SimpleNamespace(runs=True, alive=True, backlog=[], die=None)
+    scheduler.post(1.0, spin, owner)
     with pytest.raises(KeyboardInterrupt):
         run(asyncio.sleep(10), scheduler)
 

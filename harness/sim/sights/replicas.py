@@ -309,8 +309,11 @@ class ReplicaWatch:
             if number not in partition.isr:
                 continue
             seen, epoch = before.get(number), partition.partition_epoch
-            is_same = seen is not None and seen.partition_epoch == epoch
-            if seen is None or not is_same or follower.end_offset >= seen.end_offset:
+            if (
+                seen is None
+                or seen.partition_epoch != epoch
+                or follower.end_offset >= seen.end_offset
+            ):
                 behind[number] = _Behind(epoch, replica.log.end_offset, now_ms, now_ms)
                 continue
             behind[number] = seen
