@@ -191,7 +191,7 @@ _REASONS = {
     "releases": "its nodes are of one release: --kafka-version OLD,NEW",
     "detachable": "nodes have no log directory here that could be taken away",
     "requests": "nodes take no signals here",
-    "messages": "no message by itself can be held on its links: try --backend local or sim",
+    "messages": "no message by itself can be held on its links: try --backend sim",
 }
 """Why abilities are missing that most places lack."""
 

@@ -1,8 +1,7 @@
 """The fault `hold`: messages are held between two nodes, and arrive late or never.
 
-A held message may arrive after an election, or after its sender or its receiver was started again:
-what a network of datagrams may do, and a proxy between two nodes with a stream. Messages are known
-on backends `sim` and `local`.
+A held message may arrive after an election, or after its sender or its receiver was started again,
+as a network of datagrams may do. Single messages are known on backend `sim` alone.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ THEN = ("deliver", "drop")
 
 
 class Hold(FaultKind):
-    """Messages between nodes are kept until the heal delivers them in order (sim, local only).
+    """Messages between nodes are kept until the heal delivers them in order (sim only).
 
     Parameters: types (comma text of MESSAGE_TYPES; empty, the default: all messages), links
     ("n1>n2,n2-n3", "-" for both ways; empty, the default: all links), then ("deliver", the default,

@@ -8,7 +8,6 @@ import socket
 import struct
 from collections.abc import Callable
 
-from cluster.backends.links.messages import Sieve, Stream
 from cluster.backends.links.pipe import CHUNK_BYTES, Gate, Gated, Pipe
 
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER of zero seconds: close() sends RST
@@ -43,9 +42,7 @@ class Connection(Gated):
         forward: Gate,
         back: Gate,
         on_closed: Callable[[], None],
-        sieves: tuple[Sieve, Sieve] | None,
     ) -> None:
-        """`sieves`: of both links, forward and back; None: no message of it is held."""
         self._loop = asyncio.get_running_loop()
         self._near = near
         self._far: socket.socket | None = None
@@ -53,7 +50,6 @@ class Connection(Gated):
         self._forward = forward
         self._back = back
         self._on_closed = on_closed
-        self._sieves = sieves
         self._early = b""
         self._pipes: tuple[Pipe, ...] = ()
         self._closed = False
@@ -120,14 +116,9 @@ class Connection(Gated):
             self._on_refusal(self._far)
             return
         near, far = self._near, self._far
-        requests = responses = None
-        if self._sieves is not None:
-            unanswered: dict[int, int] = {}
-            requests = Stream(self._sieves[0], unanswered, requests=True)
-            responses = Stream(self._sieves[1], unanswered, requests=False)
         self._pipes = (
-            Pipe(self._forward, near, far, self._early, self._dead, requests),
-            Pipe(self._back, far, near, b"", self._dead, responses),
+            Pipe(self._forward, near, far, self._early, self._dead),
+            Pipe(self._back, far, near, b"", self._dead),
         )
 
     def _on_refusal(self, far: socket.socket) -> None:

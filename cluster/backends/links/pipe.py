@@ -18,8 +18,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from cluster.backends.links.messages import Stream
-
 CHUNK_BYTES = 64 * 1024
 DELAYED_BYTES = 1024 * 1024
 
@@ -108,7 +106,6 @@ class Pipe:
         "_sink",
         "_source",
         "_stopped",
-        "_stream",
         "_timer",
     )
 
@@ -119,18 +116,13 @@ class Pipe:
         sink: socket.socket,
         early: bytes,
         on_dead: Callable[[socket.socket], None],
-        stream: Stream | None,
     ) -> None:
-        """`early`: read from the source before; `stream`: None where no message is to be held."""
+        """`early`: read from the source before."""
         self._loop = asyncio.get_running_loop()
         self._gate = gate
         self._source = source
         self._sink = sink
-        self._stream = stream
         self._pending = early
-        if stream is not None:
-            stream.begin(self._write)
-            self._pending = bytes(stream.take(memoryview(early)))
         self._on_dead = on_dead
         self._stopped = False
         self._delayed: deque[tuple[float, bytes]] = deque()
@@ -165,22 +157,7 @@ class Pipe:
         if not self._stopped:
             self._stopped = True
             self._gate.leave(self)
-            self._end_stream()
             self.gate_shut()
-
-    def _end_stream(self) -> None:
-        if self._stream is not None:
-            self._stream.end()
-
-    def _write(self, data: bytes) -> None:
-        """Send bytes that were held, after all that was read until now."""
-        if self._delayed or self._gate.delay_s:
-            self._delay(data)
-            return
-        self._pending += data
-        if not self._gate.shut:
-            self._loop.remove_reader(self._source)
-            self._loop.add_writer(self._sink, self._writable)
 
     def _readable(self) -> None:
         try:
@@ -189,11 +166,7 @@ class Pipe:
             return
         except OSError:
             size = 0
-        data: memoryview | bytes = _view[:size]
-        if size and self._stream is not None:
-            data = self._stream.take(_view[:size])
-            if not data:
-                return  # all of it is held
+        data = _view[:size]
         if self._delayed or self._gate.delay_s:
             self._delay(bytes(data))
             return
@@ -201,7 +174,7 @@ class Pipe:
             self._die(self._source)
             return
         sent = self._send(data)
-        if sent < len(data) and not self._stopped:
+        if sent < size and not self._stopped:
             self._pending = bytes(data[sent:])
             self._loop.remove_reader(self._source)
             self._loop.add_writer(self._sink, self._writable)
@@ -228,8 +201,6 @@ class Pipe:
         self._delayed.append((self._last_due_s, data))
         self._delayed_bytes += len(data)
         self._ended = not data
-        if self._ended:
-            self._end_stream()
         if self._ended or self._delayed_bytes >= DELAYED_BYTES:
             self._loop.remove_reader(self._source)
         if len(self._delayed) == 1 and not self._pending and not self._gate.shut:
@@ -252,7 +223,7 @@ class Pipe:
         else:
             self._go_on()
 
-    def _send(self, data: memoryview | bytes) -> int:
+    def _send(self, data: memoryview) -> int:
         assert not self._gate.shut, "nothing passes a shut gate"
         try:
             sent = self._sink.send(data)

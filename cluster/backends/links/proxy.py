@@ -24,13 +24,12 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import product
 
 from cluster.backends.base import Link, LinkMeasure
 from cluster.backends.links.connection import Connection
-from cluster.backends.links.messages import Sieve
-from cluster.backends.links.pipe import CHUNK_BYTES, Gate
+from cluster.backends.links.pipe import Gate
 from cluster.node.ports import Endpoint
-from cluster.node.protocol.frames import FrameError, FrameSplitter
 from cluster.systems.base import EVERY_LISTENER, Listener, Listeners
 
 Way = tuple[Link, Listener]
@@ -45,22 +44,13 @@ _POLL_S = 0.002
 class _Proxy:
     """Where `link[0]` dials one listener of `link[1]`."""
 
-    def __init__(
-        self,
-        way: Way,
-        gates: dict[Link, Gate],
-        sieves: dict[Way, Sieve],
-        target: Callable[[], Endpoint],
-    ) -> None:
-        link, listener = way
+    def __init__(self, link: Link, gates: dict[Link, Gate], target: Callable[[], Endpoint]) -> None:
         self._loop = asyncio.get_running_loop()
         self._forward = gates[link]
         self._back = gates[link[::-1]]
-        self._sieves = sieves[way], sieves[link[::-1], listener]
         self._target = target
         self.connections: dict[int, Connection] = {}
-        """By the dialler's port; negative: by our own number, of what we dial."""
-        self._dialled = 0
+        """By the dialler's port."""
         self.exempt_ports: set[int] = set()
         """Diallers with forward bytes that pass a shut gate; see `LinkProxies.measure`."""
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -89,20 +79,6 @@ class _Proxy:
         near.setblocking(False)  # noqa: FBT003  (takes no keyword)
         near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         forward = Gate() if port in self.exempt_ports else self._forward
-        self._admit(near, port, forward, self._sieves)
-
-    def dial(self) -> socket.socket:
-        """Dial the target once more, as the source; no message of this connection is held."""
-        ours, near = socket.socketpair()
-        for end in (ours, near):
-            end.setblocking(False)  # noqa: FBT003  (takes no keyword)
-        self._dialled += 1
-        self._admit(near, -self._dialled, self._forward, None)
-        return ours
-
-    def _admit(
-        self, near: socket.socket, port: int, forward: Gate, sieves: tuple[Sieve, Sieve] | None
-    ) -> None:
         target = self._target()
         closed_early = False
 
@@ -111,7 +87,7 @@ class _Proxy:
             closed_early = self.connections.pop(port, None) is None
 
         address = (target.host, target.port)
-        connection = Connection(near, address, forward, self._back, on_close, sieves)
+        connection = Connection(near, address, forward, self._back, on_close)
         if not closed_early:
             self.connections[port] = connection
 
@@ -132,10 +108,6 @@ class LinkProxies:
         """`target`: where a node's listener is; `listeners`: those that a node has."""
         links = [(a, b) for a in nodes for b in nodes if a != b]
         self._gates = {link: Gate() for link in links}
-        self.sieves = {
-            (link, listener): Sieve(link, listener) for link in links for listener in EVERY_LISTENER
-        }
-        self._saying: set[asyncio.Task[None]] = set()
         self._proxies: dict[Way, _Proxy] = {}
         self._target = target
         self._listeners = listeners
@@ -143,15 +115,12 @@ class LinkProxies:
     def open(self) -> None:
         """Listen for every ordered pair. Raises OSError."""
         assert not self._proxies, "opened once"
-        for way in self.sieves:
-            (_, node), listener = way
-            target = partial(self._target, node, listener)
-            self._proxies[way] = _Proxy(way, self._gates, self.sieves, target)
+        for link, listener in product(self._gates, EVERY_LISTENER):
+            target = partial(self._target, link[1], listener)
+            self._proxies[link, listener] = _Proxy(link, self._gates, target)
 
     def close(self) -> None:
         """End every connection and listener at once; idempotent."""
-        for saying in self._saying:
-            saying.cancel()
         for proxy in self._proxies.values():
             proxy.close()
         for gate in self._gates.values():
@@ -184,14 +153,6 @@ class LinkProxies:
     def slow_down(self, link: Link, delay_ms: float, jitter_ms: float) -> None:
         """Let bytes travel this long over the link from now on; 0 is no time."""
         self._gates[link].slow_down(delay_ms / 1000, jitter_ms / 1000)
-
-    def say_anew(self, way: Way, frames: Sequence[bytes]) -> None:
-        """Send requests over a link on a connection of their own; their responses are lost."""
-        dialled = self._proxies[way].dial()
-        saying = asyncio.get_running_loop().create_task(_say(dialled, frames))
-        self._saying.add(saying)
-        saying.add_done_callback(self._saying.discard)
-        saying.add_done_callback(lambda _: dialled.close())  # cancelled before it began
 
     def ways(self, link: Link) -> tuple[Way, ...]:
         """Name the streams of a link to listeners that its target has."""
@@ -261,17 +222,3 @@ class LinkProxies:
             finally:
                 proxy.exempt_ports.discard(port)
         return False
-
-
-async def _say(dialled: socket.socket, frames: Sequence[bytes]) -> None:
-    """Send requests and hear their responses out, lest the target takes them for given up."""
-    reader, writer = await asyncio.open_connection(sock=dialled)
-    splitter, awaited = FrameSplitter(), len(frames)
-    try:
-        writer.write(b"".join(frames))
-        while awaited > 0 and (data := await reader.read(CHUNK_BYTES)):
-            awaited -= sum(1 for _ in splitter.feed(data))
-    except (OSError, FrameError):
-        pass  # the target does not run, or speaks another protocol: they are lost
-    finally:
-        writer.transport.abort()

@@ -19,7 +19,7 @@ from cluster.backends.base import Abilities, Ability, BackendError, Link, LinkMe
 from cluster.backends.hosts import NODE_OUTPUT, StartedProcess, plain_connect
 from cluster.backends.links.proxy import HOST, LinkProxies
 from cluster.backends.links.shapes import PERFECT
-from cluster.backends.local.abilities import LocalMessages, LocalShaping
+from cluster.backends.local.abilities import LocalShaping
 from cluster.backends.localhost import write_files
 from cluster.backends.machine.clocks import library
 from cluster.backends.machine.equip import equip, local_machines
@@ -33,7 +33,6 @@ from cluster.backends.processes.records import (
 )
 from cluster.backends.terms import Need
 from cluster.node.ports import Endpoint
-from cluster.node.security.tls import PLAINTEXT
 from cluster.systems.base import Listener, Placement, System
 
 # Ports for nodes that may be dead for a while.
@@ -97,7 +96,6 @@ def _below_kernel_range() -> range:
 
 
 _IN_USE = "in use"  # strerror(EADDRINUSE), as every system words it
-_SECURED = "the listeners are secured: no message between them can be read or delivered late"
 
 
 class LocalBackend(ProcessBackend):
@@ -123,13 +121,7 @@ class LocalBackend(ProcessBackend):
             self.nodes, self.endpoint, lambda node: system.listeners(int(node[1:]))
         )
         self._shaping = LocalShaping(self._proxies, self.nodes, system.ping)
-        self._messages = LocalMessages(self._proxies)
-        plain = system.client_security == PLAINTEXT
-        abilities = Abilities(
-            shaping=self._shaping,
-            messages=self._messages if plain else None,
-            missing={} if plain else {"messages": _SECURED},
-        )
+        abilities = Abilities(shaping=self._shaping)
         self._abilities = equip(self, local_machines(self), needs, abilities, library())
 
     async def probe(self, ability: Ability) -> Probe:
@@ -175,7 +167,6 @@ class LocalBackend(ProcessBackend):
 
     async def _before_goodbye(self) -> None:
         await self._shaping.shape(dict.fromkeys(self._shaping.shapes(), PERFECT))
-        self._messages.forget()
         self._proxies.restore(self._proxies.links_cut())  # or no leader could say goodbye
 
     async def _release(self) -> None:

@@ -32,10 +32,8 @@ class World:
             writer.close()
 
 
-def run_between(
-    nodes: dict[str, Any], body: Callable[[World], Awaitable[None]], silence_s: float = 0
-) -> None:
-    """Run a test's body between these nodes; no callback may fail, nor in the silence after it."""
+def run_between(nodes: dict[str, Any], body: Callable[[World], Awaitable[None]]) -> None:
+    """Run a test's body between these nodes; no callback may fail."""
     errors: list[object] = []
 
     async def whole() -> None:
@@ -52,7 +50,6 @@ def run_between(
             for server in servers:
                 server.close()
                 await server.wait_closed()
-            await asyncio.sleep(silence_s)
 
     asyncio.run(asyncio.wait_for(whole(), 300))
     assert errors == [], "no callback of a proxy fails"
