@@ -10,7 +10,6 @@ from porcupine_py.models.accounts import Accounts
 from porcupine_py.models.base import Model, NondeterministicModel, State, relevant
 from porcupine_py.models.brokers import Broker
 from porcupine_py.models.collections import GrowingSet, ListAppend, Log
-from porcupine_py.models.config import Config
 from porcupine_py.models.counters import Counter, ProducerIds, UniqueIds
 from porcupine_py.models.queues import Mutex, Queue, Stack, UnorderedQueue
 from porcupine_py.models.registers import CasRegister, Register
@@ -25,7 +24,6 @@ __all__ = [
     "Accounts",
     "Broker",
     "CasRegister",
-    "Config",
     "Counter",
     "GrowingSet",
     "KeyValue",
@@ -65,7 +63,6 @@ MODELS: dict[str, Callable[..., Model]] = {
         Mutex,
         Log,
         Topics,
-        Config,
         ProducerIds,
         UniqueIds,
         Broker,

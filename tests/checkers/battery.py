@@ -180,11 +180,6 @@ KNOWN = {
         "topics",
         FAIL,
     ),
-    "appended twice": (
-        sequence(("append", "a"), ("append", "a"), ("read", None, "a")),
-        "config",
-        PASS,
-    ),
 }
 
 

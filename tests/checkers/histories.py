@@ -228,29 +228,6 @@ class SetWorld(World):
         return [element for element in range(4) if self.rnd.random() < 0.5]
 
 
-class ConfigWorld(World):
-    def draw(self, index: int) -> tuple[str, Any]:
-        f = self.rnd.choice(["read", "read", "set", "delete", "append", "subtract"])
-        return f, None if f in ("read", "delete") else self.rnd.choice(["a", "b", "a,b"])
-
-    def run(self, f: str, argument: Any, index: int) -> tuple[Any, EventType, str | None]:
-        items = self.state.split(",") if self.state else []
-        if f == "set":
-            self.state = argument
-        elif f == "delete":
-            self.state = None
-        elif f == "append":
-            self.state = ",".join(items + [v for v in argument.split(",") if v not in items])
-        elif f == "subtract":
-            self.state = ",".join(item for item in items if item not in argument.split(","))
-        return (self.state if f == "read" else None), OK, None
-
-    def any_result(self, operation: Operation) -> Any:
-        if operation.f != "read":
-            return operation.output
-        return self.rnd.choice([None, "", "a", "b", "a,b", "b,a"])
-
-
 class TopicsWorld(World):
     def draw(self, index: int) -> tuple[str, Any]:
         f = self.rnd.choice(["create", "create", "delete", "describe", "describe"])
@@ -286,7 +263,6 @@ WORLDS = {
     "kv": KvWorld,
     "unique-kv": UniqueKvWorld,
     "set": SetWorld,
-    "config": ConfigWorld,
     "topics": TopicsWorld,
 }
 FIRST_WORLDS = tuple(WORLDS)

@@ -12,7 +12,6 @@ from checkers.transactions import list_append, search
 from checkers.verdict import Status
 from porcupine_py.models import base, parts, strings
 from porcupine_py.models.base import Model, relevant
-from porcupine_py.models.config import Config
 from porcupine_py.models.counters import ProducerIds
 from porcupine_py.models.registers import CasRegister, Register
 from porcupine_py.models.strings import KeyValue
@@ -237,18 +236,6 @@ def lets_blocks_of_ids_overlap(patch):
 @mutant
 def overlooks_holes_in_reads_of_a_log(patch):
     patch.setattr(log, "_holes", lambda *columns: None)
-
-
-@mutant
-def appends_to_a_config_what_is_there(patch):
-    step = Config.step
-    patch.setattr(
-        Config,
-        "step",
-        lambda self, s, o: (
-            (True, f"{s},{o.input}" if s else o.input) if o.f == "append" else step(self, s, o)
-        ),
-    )
 
 
 @mutant

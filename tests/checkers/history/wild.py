@@ -124,13 +124,6 @@ def _log(rnd: Random, value: Any) -> dict[str, Any]:
     return {"f": f, "input": rnd.choice([None, 0, 1, 2]), "output": shown}
 
 
-def _config(rnd: Random, value: Any) -> dict[str, Any]:
-    f = rnd.choice(["read", "read", "set", "delete", "append", "subtract"])
-    if f == "read":
-        return {"f": f, "output": rnd.choice([None, "", "a", "b", "a,b", "b,a", "c"])}
-    return {"f": f, "input": None if f == "delete" else "abcdefghij"[value]}
-
-
 def _topics(rnd: Random, value: Any) -> dict[str, Any]:
     f = rnd.choice(["create", "create", "delete", "describe", "describe"])
     topic = {"id": f"id{rnd.randint(0, 3)}", "partitions": rnd.randint(1, 2)}
@@ -166,7 +159,6 @@ KINDS: dict[str, Draw] = {
     "accounts": _accounts,
     "mutex": _mutex,
     "log": _log,
-    "config": _config,
     "topics": _topics,
     "producer-ids": _blocks,
     "unique-ids": _ids,

@@ -92,23 +92,6 @@ def _set(operations: list[Operation]) -> Iterator[tuple[Any, Step]]:
     yield frozenset(), step
 
 
-def _config(operations: list[Operation]) -> Iterator[tuple[Any, Step]]:
-    def step(state: Any, o: Operation) -> tuple[bool, Any]:
-        if o.f == "read":
-            return o.output == state, state
-        if o.f in ("set", "delete"):
-            return True, o.input if o.f == "set" else None
-        items = [item for item in (state or "").split(",") if item]
-        for value in o.input.split(","):
-            if o.f == "append" and value not in items:
-                items = [*items, value]
-            elif o.f == "subtract" and value in items:
-                items.remove(value)
-        return True, ",".join(items)
-
-    yield None, step
-
-
 def _topics(operations: list[Operation]) -> Iterator[tuple[Any, Step]]:
     """Choose beforehand which id each create without an answer got: ids are all different."""
     creates = [o for o in operations if o.f == "create" and o.type is not EventType.FAIL]
@@ -148,6 +131,5 @@ SPECIFICATIONS: dict[str, Callable[[list[Operation]], Iterator[tuple[Any, Step]]
     "cas-register": _register,
     "kv": _kv,
     "set": _set,
-    "config": _config,
     "topics": _topics,
 }
