@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from checkers.evidence import Evidence
-from checkers.evidence.effects import EffectAudit, audit_effects
 from checkers.evidence.extent import WHOLE, Extent
 from checkers.evidence.log_audit import LogAudit, audit_logs
 from checkers.history import Event, EventType, Operation
@@ -54,8 +53,6 @@ class RunInput:
     """How far the journal reaches."""
     audit: LogAudit = audit_logs
     """Compares the nodes' logs, here or elsewhere."""
-    audit_effects: EffectAudit = audit_effects
-    """Compares operations with the newest log, here or elsewhere."""
 
     @property
     def required_evidence(self) -> Evidence:

@@ -13,10 +13,6 @@ every committed record of a client's key is of an operation that may have had an
 | brokers | the registration, and its offset | register, by the epoch of the answer |
 | unique-ids | the end of a block | allocate, by the answer |
 
-*Why parts suffice.* Where a rule goes by key, it compares what is of one key, and finds the same in
-any part that holds all operations and all effects of the keys that it has: with `merge`, the parts
-are the whole, wherever keys are (`test_effect_tables.py`).
-
 Both sides are numbers by then: a pair of key and value is looked up among the distinct ones, and no
 operation becomes an object but those that are reported. Complexity: O(records + operations).
 """
@@ -67,14 +63,10 @@ class Places:
     last: Int64s
 
 
-EffectAudit = Callable[[str, Sequence[LogRecord], Sequence[Operation], int], list[Anomaly]]
-"""(workload of `RULES`, newest log, operations, end of what was committed) -> what is wrong."""
-
-
 def audit_effects(
     workload: str, log: Sequence[LogRecord], operations: Sequence[Operation], committed_end: int
 ) -> list[Anomaly]:
-    """Compare operations with a whole log in this process.
+    """Compare operations with a whole log.
 
     `committed_end`: the highest offset that was announced as committed.
     """
@@ -90,8 +82,6 @@ class Rule:
     """Of the records that have an effect."""
     effect: Callable[[LogRecord], Effect | None]
     judge: Callable[[Effects, Columns, int], Iterable[Anomaly]]
-    by_key: bool = True
-    """Whether keys can be judged in parts; else effects are of no operation's key."""
     keeps: bool = False
     """Whether the state shows in the end all that was done: then a snapshot has it as well."""
     places: Callable[[Effects, Columns], Places] | None = None
@@ -127,17 +117,6 @@ def effects_of(rule: Rule, records: Iterable[LogRecord]) -> Effects:
     ]
     keys, values, offsets = zip(*found, strict=True) if found else ((), (), ())
     return Effects(keys, values, np.array(offsets, np.int64))
-
-
-def merge(parts: Iterable[Anomaly]) -> list[Anomaly]:
-    """Put what was found in parts in the order in which the whole would show it."""
-    found = list(parts)
-    lost = (anomaly for anomaly in found if anomaly["kind"] == LOST)
-    unasked = (anomaly for anomaly in found if anomaly["kind"] != LOST)
-    return [
-        *sorted(lost, key=lambda anomaly: int(anomaly["operations"][0])),
-        *sorted(unasked, key=lambda anomaly: int(anomaly["offset"])),
-    ]
 
 
 def cell_of(value: Mapping[str, Any]) -> tuple[str, str | None] | None:
@@ -438,15 +417,10 @@ RULES: Final[Mapping[str, Rule]] = {
     ),
     "partitions": Rule(
         *(frozenset({"TopicRecord", "PartitionRecord"}), _partition, _counters),
-        by_key=False,
         keeps=True,
     ),
     "topics": _TOPICS,
     "set": replace(_TOPICS, keeps=True),
-    "brokers": Rule(
-        frozenset({"RegisterBrokerRecord"}), _registration, _registrations, by_key=False
-    ),
-    "unique-ids": Rule(
-        frozenset({"ProducerIdsRecord"}), _block, _blocks, by_key=False, places=_places_of_blocks
-    ),
+    "brokers": Rule(frozenset({"RegisterBrokerRecord"}), _registration, _registrations),
+    "unique-ids": Rule(frozenset({"ProducerIdsRecord"}), _block, _blocks, places=_places_of_blocks),
 }

@@ -36,6 +36,7 @@ from checkers.evidence.effects import (
     RULES,
     Places,
     audit_behind,
+    audit_effects,
     cell_of,
     effects_of,
 )
@@ -126,7 +127,7 @@ def _effects(
     if workload not in RULES:
         return (), [f"no rule says what operations of {workload} leave in a log"]
     if log[0].offset == 0:
-        return run.audit_effects(workload, log, run.operations, end), []
+        return audit_effects(workload, log, run.operations, end), []
     replaced = (
         [] if RULES[workload].keeps else ["what a snapshot may have replaced is not looked for"]
     )

@@ -4,10 +4,9 @@
           + plan + evidence -> checks of run and evidence -> verdict -> results.json
 
 The history is read into columns (`results.store.ingest`), stored as tables, and judged from the
-columns. With a Spark session the checks by key, the comparison of the nodes' logs and that of
-operations with records are jobs over stored tables (`results.judge.spark_jobs`,
-`results.judge.spark_jobs`), without one they are calls in this process. Both call the same
-functions and give equal verdicts; `judged_with` names which of the two it was.
+columns. With a Spark session the checks by key and the comparison of the nodes' logs are jobs
+over stored tables (`results.judge.spark_jobs`), without one they are calls in this process. Both
+call the same functions and give equal verdicts; `judged_with` names which of the two it was.
 
 Checks of the whole run and of the evidence run in this process in both cases: they are a few passes
 over what is in memory already. Many runs are judged side by side, each by
@@ -52,7 +51,6 @@ from porcupine_py.models import model_named
 from results.judge import spark_jobs
 from results.judge.check_results import check_each, results_of, write_certificates
 from results.judge.session import SparkHandle
-from results.judge.spark_jobs import effect_auditor
 from results.store.evidence_files import LoadedEvidence
 from results.store.files import StoreError
 from results.store.model import NOT_RECORDED, Recording, RunResults, counts_of
@@ -117,8 +115,7 @@ def judge(
     else:
         by_spark = spark_jobs.key_checker(spark.spark, store.parquet_path / OPERATIONS_FILE)
         audit = spark_jobs.log_auditor(spark.spark, store.parquet_path / RECORDS_FILE)
-        effects = effect_auditor(spark.spark, store.parquet_path)
-        by_jobs = replace(run, audit=audit, audit_effects=effects)
+        by_jobs = replace(run, audit=audit)
         checks, proofs, times_s = check_each(by_jobs, specs, cancelled, by_spark)
     if certificates is not None:
         problems = [*problems, *_bad_proofs(certificates, specs, checks, run)]

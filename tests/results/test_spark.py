@@ -73,7 +73,7 @@ def test_spark_judges_like_the_plain_functions(tmp_path, spark, faults, expected
     assert with_spark.judged_with["spark"]["master"] == "local[*]"
 
 
-def test_operations_and_records_that_do_not_fit_are_found_by_a_join(tmp_path, spark, monkeypatch):
+def test_operations_and_records_that_do_not_fit_are_found_as_well(tmp_path, spark, monkeypatch):
     monkeypatch.setattr(tables, "ROWS_TOGETHER", 200)
     store = make_run(tmp_path, duration_s=30)
     for node in ("n1", "n2", "n3"):
