@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from porcupine_py.operations import EventType, HistoryError, Operation, Value, seconds
+from porcupine_py.operations import EventType, HistoryError, Operation, Value
 from porcupine_py.values import freeze, is_list
 
 Int64s = NDArray[np.int64]
@@ -71,8 +71,6 @@ class Columns:
     """Operations in order of invocation, at least within each key.
 
     Arrays have one entry for each, tables one for each code.
-
-    Only `check_columns` looks whether the columns are well formed; constructors call it.
     """
 
     index: Int64s
@@ -260,34 +258,3 @@ def from_operations(operations: Sequence[Operation]) -> Columns:
         names=tuple(names.items),
         rest=rest,
     )
-
-
-def check_columns(columns: Columns) -> Columns:
-    """Return the columns if they are a well-formed history; HistoryError names the operation.
-
-    Refused are: negative times; a completion before its invocation; operations of one process
-    that overlap; a process that is used again after it ended in info. Touching in time is no
-    overlap: the same process may complete and invoke within one tick of the clock.
-    """
-    begin, end = columns.invoke_ns, columns.complete_ns
-    _refuse(columns, begin < 0, "begins before the run: times count from 0")
-    _refuse(columns, end < begin, "completes before it is invoked")
-    order = np.argsort(columns.process, kind="stable")
-    same = columns.process[order][1:] == columns.process[order][:-1]
-    later, earlier = order[1:][same], order[:-1][same]
-    gone = np.zeros(len(columns), np.bool_)
-    gone[later] = columns.type[earlier] == INFO
-    _refuse(columns, gone, "is of a process that had ended in info")
-    overlapping = np.zeros(len(columns), np.bool_)
-    overlapping[later] = begin[later] < end[earlier]
-    _refuse(columns, overlapping, "begins while an operation of the same process is open")
-    return columns
-
-
-def _refuse(columns: Columns, wrong: Bools, why: str) -> None:
-    if wrong.any():
-        operation = columns.operation(int(np.argmax(wrong)))
-        raise HistoryError(
-            f"operation {operation.index}: process {operation.process!r}, {operation.f}"
-            f"{f' at {seconds(operation.invoke_ns)}' if operation.invoke_ns >= 0 else ''} {why}"
-        )

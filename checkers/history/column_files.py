@@ -1,8 +1,7 @@
 """History files straight into columns: a million operations in seconds instead of a minute.
 
-Journals (`history.jsonl`) are parsed by `history.journal_columns`, EDN by `history.edn_lines`;
-`events.parquet` and `operations.parquet` of a run hold values as JSON text. Events are paired by
-sorting.
+Journals (`history.jsonl`) are parsed by `history.journal_columns`, EDN by `history.edn_lines`.
+Events are paired by sorting.
 
 Whatever is not plain (another format, a damaged line, events that do not pair) goes the slow way
 (`history.files`).
@@ -11,7 +10,6 @@ Whatever is not plain (another format, a damaged line, events that do not pair) 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -19,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from checkers.history import INFINITY_NS, NEMESIS, HistoryError, edn_lines
+from checkers.history import INFINITY_NS, NEMESIS, edn_lines
 from checkers.history.arrow import (
     coded_array,
     encode,
@@ -45,22 +43,9 @@ from porcupine_py.columns import (
     Int64s,
     Rest,
     Table,
-    check_columns,
 )
 
-_OPERATIONS = pa.schema(
-    [
-        *(
-            pa.field(name, pa.int64())
-            for name in ("index", "invoke_ns", "complete_ns", "offset", "epoch", "end_index")
-        ),
-        *(
-            pa.field(n, pa.string())
-            for n in ("process", "type", "f", "key", "input", "output", "error", "node")
-        ),
-    ]
-)
-_NEVER_NULL = ("index", "time_ns", "invoke_ns", "complete_ns", "process", "type", "f")
+_NEVER_NULL = ("index", "time_ns", "process", "type", "f")
 _TOO_MUCH = (OverflowError, RecursionError)
 Lookup = Callable[[NDArray[Any]], Sequence[Fields]]
 _TYPES = ("invoke", "ok", "fail", "info")
@@ -68,18 +53,8 @@ _REST = ("node", "offset", "epoch")
 """Fields that are looked up where they are wanted."""
 
 
-def read(
-    file: BinaryIO, path: Path, *, independent: bool
-) -> tuple[Columns, tuple[str, ...], bool] | None:
-    """Return the columns of a file, notes, and whether it is foreign; None where it is not plain.
-
-    Raises HistoryError for Parquet that cannot be read.
-    """
-    if path.suffix == ".parquet" and not independent:
-        try:
-            return from_table(_read_stored(file)), (), False
-        except (NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH) as error:
-            raise HistoryError(f"{path}: cannot be read: {_line(error)}") from error
+def read(file: BinaryIO, *, independent: bool) -> tuple[Columns, tuple[str, ...], bool] | None:
+    """Return columns of a file, notes, and whether it is foreign; None where it is not plain."""
     try:
         start = file.read(4096)
         file.seek(0)
@@ -93,43 +68,21 @@ def read(
     return None
 
 
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def _read_stored(file: BinaryIO) -> pa.Table:
-    import pyarrow.parquet as pq  # noqa: PLC0415  (most histories are no Parquet)
-
-    table = pq.read_table(file)
-    table.validate(full=True)  # raises: a text may hold any bytes
-    return table
-
-
-def from_table(table: pa.Table) -> Columns:
-    """Return the columns of a table of events or of operations, of one run.
-
-    Values are JSON text (as in a run's Parquet files) or, where a text begins with the mark, JSON
-    after it and else plain text. Raises HistoryError for events that do not pair.
-    """
-    if "invoke_ns" in table.column_names:
-        return _from_operation_table(_cast(table, _OPERATIONS))
-    return from_events(table)[0]
-
-
 def from_events(table: pa.Table) -> tuple[Columns, Int64s, Int64s]:
     """Return the operations of a table of events, and the rows of their events.
 
     The rows are those of invocations and of completions (-1: there is none), in order of
-    invocation. Raises what `from_table` does.
+    invocation. Values are texts, JSON behind `MARK`, EDN behind `EDN_MARK`. Raises NotPlainError
+    and pa.ArrowException.
     """
-    table = _cast(table, EVENTS)
+    table = _cast(table)
     value, values, pairs = _values(table)
     table = table.drop_columns(["value"])  # of the fields the largest
     time = numbers(table, "time_ns")
     index = numbers(table, "index")
     process, names = encode(table, "process")
     kind, kinds = encode(table, "type")
-    loaded = [_load(name, table) for name in names]
+    loaded = [_load(name) for name in names]
     if not set(kinds) <= set(_TYPES):
         raise NotPlainError("an unknown type")
     kind = np.array([_TYPES.index(name) for name in kinds], np.int8)[kind]
@@ -222,14 +175,10 @@ def _pair(
     return first[order].astype(np.int64), ends[order].astype(np.int64)
 
 
-def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the table with its columns as they must be: pa.ArrowException, or NotPlainError."""
-    for field in schema:
-        if field.name not in table.column_names:
-            raise NotPlainError(f"there is no column {field.name}")
+def _cast(table: pa.Table) -> pa.Table:
+    """Return the events with columns as they must be: pa.ArrowException, or NotPlainError."""
+    for field in EVENTS:
         place = table.schema.get_field_index(field.name)
-        if place < 0:
-            raise NotPlainError(f"column {field.name} is there twice")
         kind = table.schema.field(place).type
         coded = pa.types.is_dictionary(kind) and kind.value_type == field.type
         if not coded and kind != field.type:
@@ -239,20 +188,15 @@ def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table
 
 
-def _load(text: str | None, table: pa.Table) -> Any:
+def _load(text: str | None) -> Any:
     """Return the value that a text stands for."""
-    if text is None:
-        return None
-    stored = "run" in table.column_names
-    if not stored and text.startswith(EDN_MARK):
+    if text is None or not text.startswith((MARK, EDN_MARK)):
+        return text
+    if text.startswith(EDN_MARK):
         (value,) = read_all(text[1:])
         return value
-    if not stored and not text.startswith(MARK):
-        return text
-    if stored and text.startswith('"') and "\\" not in text:
-        return text[1:-1]
     try:
-        return parse(text if stored else text[1:])
+        return parse(text[1:])
     except JsonError as error:
         raise NotPlainError(str(error)) from error
 
@@ -260,19 +204,16 @@ def _load(text: str | None, table: pa.Table) -> Any:
 def _values(table: pa.Table) -> tuple[NDArray[Any], list[Any], NDArray[np.int64]]:
     """Return (code of each row, values, and of each pair the codes of its two)."""
     codes, texts, has_null = coded_array(table, "value")
-    digits = "(?:0|[1-9][0-9]{0,17})$"
-    plain_number = f"^{digits}" if "run" in table.column_names else f"^{MARK}{digits}"
+    plain_number = f"^{MARK}(?:0|[1-9][0-9]{{0,17}})$"
     if pc.all(pc.match_substring_regex(texts, plain_number)).as_py() is not False:
         # Whole numbers only: different texts are different values, and none is a pair.
         own = np.append(np.arange(1, len(texts) + 1, dtype=np.int32), np.int32(0))
-        if "run" not in table.column_names:
-            texts = pc.utf8_slice_codeunits(texts, 1)
-        values = numpy_of(texts.cast(pa.int64())).tolist()
+        values = numpy_of(pc.utf8_slice_codeunits(texts, 1).cast(pa.int64())).tolist()
         pairs = np.full((len(values) + 1, 2), -1, np.int64)
         return own[codes], [None, *values], pairs
     known = Table([None])
     listed = [*texts.to_pylist(), *([None] if has_null else [])]
-    translate, pairs = _translate((_load(text, table) for text in listed), known)
+    translate, pairs = _translate(map(_load, listed), known)
     return translate[codes], known.items, pairs
 
 
@@ -298,50 +239,50 @@ def _number(processes: list[Any]) -> list[int]:
     return [-1 - names.index(p) if isinstance(p, str) else int(p) for p in processes]
 
 
-def _from_operation_table(table: pa.Table) -> Columns:
-    """Return the columns of a run's operations, which are paired already."""
+def from_table(table: pa.Table) -> Columns:
+    """Return the columns of a run's operations as they are stored (`results.store.tables`)."""
     table = table.sort_by("index")
     process, names = encode(table, "process")
-    loaded = [_load(name, table) for name in names]
+    loaded = [parse(name) for name in names]
     kind, kinds = encode(table, "type")
     known = Table([None])
     given, texts = encode(table, "input")
     output, more = encode(table, "output")
-    translate, pairs = _translate((_load(text, table) for text in [*texts, *more]), known)
+    translate, pairs = _translate((_json_value(text) for text in [*texts, *more]), known)
     given, output = translate[given], translate[len(texts) + output] if more else given
     f, functions = encode(table, "f")
     key, keys = encode(table, "key")
     error, errors = encode(table, "error")
     errors, error = null_first(errors, error)
     names_of = {k.value: code for code, k in enumerate(KINDS)}
-    if not set(kinds) <= set(names_of):
-        raise NotPlainError("an unknown type")
-    if len(functions) > FUNCTIONS_MAX:
-        raise NotPlainError(f"more than {FUNCTIONS_MAX} functions")
     rest = [table.column(name) for name in ("node", "offset", "epoch")]
 
     def lookup(rows: NDArray[Any]) -> list[Fields]:
         return list(zip(*(take_rows(column, rows).to_pylist() for column in rest), strict=True))
 
     apart = np.array([n == "cas" for n in functions] or [False])[f] & (pairs[given, 0] >= 0)
-    return check_columns(
-        Columns(
-            index=numbers(table, "index"),
-            process=np.array(_number(loaded), np.int64)[process],
-            type=np.array([names_of[name] for name in kinds] or [0], np.int8)[kind],
-            f=f.astype(np.int16),
-            key=key.astype(np.int32),
-            input=np.where(apart, pairs[given, 1], given).astype(np.int32),
-            expected=np.where(apart, pairs[given, 0], NO_PAIR).astype(np.int32),
-            output=output.astype(np.int32),
-            error=error.astype(np.int32),
-            invoke_ns=numbers(table, "invoke_ns"),
-            complete_ns=numbers(table, "complete_ns"),
-            functions=tuple(functions) or ("",),
-            keys=tuple(keys) or (None,),
-            values=known.items,
-            errors=tuple(errors),
-            names=tuple(name for name in loaded if isinstance(name, str)),
-            rest=Rest(lookup, numbers_or(table, "end_index", NO_END), np.arange(len(f))),
-        )
+    return Columns(
+        index=numbers(table, "index"),
+        process=np.array(_number(loaded), np.int64)[process],
+        type=np.array([names_of[name] for name in kinds] or [0], np.int8)[kind],
+        f=f.astype(np.int16),
+        key=key.astype(np.int32),
+        input=np.where(apart, pairs[given, 1], given).astype(np.int32),
+        expected=np.where(apart, pairs[given, 0], NO_PAIR).astype(np.int32),
+        output=output.astype(np.int32),
+        error=error.astype(np.int32),
+        invoke_ns=numbers(table, "invoke_ns"),
+        complete_ns=numbers(table, "complete_ns"),
+        functions=tuple(functions) or ("",),
+        keys=tuple(keys) or (None,),
+        values=known.items,
+        errors=tuple(errors),
+        names=tuple(name for name in loaded if isinstance(name, str)),
+        rest=Rest(lookup, numbers_or(table, "end_index", NO_END), np.arange(len(f))),
     )
+
+
+def _json_value(text: str | None) -> Any:
+    if text is not None and text.startswith('"') and "\\" not in text:
+        return text[1:-1]
+    return None if text is None else parse(text)

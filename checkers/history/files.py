@@ -48,10 +48,7 @@ class ColumnFile:
 
 
 def load_columns(path: str | Path, *, independent: bool = False) -> Columns:
-    """Read a history file, of any format that `load_history` knows, or a run's Parquet file.
-
-    Raises HistoryError.
-    """
+    """Read a history file, of any format that `load_history` knows. Raises HistoryError."""
     return _read(Path(path), independent=independent)[0]
 
 
@@ -106,8 +103,8 @@ def _read(path: Path, *, independent: bool) -> tuple[Columns, tuple[str, ...], b
     with open_history(path) as file:
         size = file.seek(0, io.SEEK_END)
         file.seek(0)
-        if path.suffix == ".parquet" or size > SMALL_BYTES:
-            found = _by_arrow(file, path, independent=independent)
+        if size > SMALL_BYTES:
+            found = _by_arrow(file, independent=independent)
             if found is not None:
                 return found
             file.seek(0)
@@ -118,16 +115,11 @@ def _read(path: Path, *, independent: bool) -> tuple[Columns, tuple[str, ...], b
         raise HistoryError(f"{path}: {error}") from error
 
 
-def _by_arrow(
-    file: BinaryIO, path: Path, *, independent: bool
-) -> tuple[Columns, tuple[str, ...], bool] | None:
+def _by_arrow(file: BinaryIO, *, independent: bool) -> tuple[Columns, tuple[str, ...], bool] | None:
     try:
         from checkers.history import column_files  # noqa: PLC0415  (see above)
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] != "pyarrow":
             raise
-        if path.suffix == ".parquet":
-            reason = "Parquet is read by the package pyarrow, which is not installed"
-            raise HistoryError(f"{path}: {reason}") from missing
         return None
-    return column_files.read(file, path, independent=independent)
+    return column_files.read(file, independent=independent)

@@ -29,6 +29,7 @@ _OTHERS = {
     b"BZh": "compressed by bzip2: give what `bzcat` makes of it",
     b"\xfd7zXZ": "compressed by xz: give what `xzcat` makes of it",
     b"\x28\xb5\x2f\xfd": "compressed by zstd: give what `zstdcat` makes of it",
+    b"PAR1": "a Parquet file: give the journal, history.jsonl",
     b"JEPSEN": "Jepsen's binary store: give the history.edn beside it",
     b"\xff\xfe": "UTF-16 text: give it as UTF-8",
     b"\xfe\xff": "UTF-16 text: give it as UTF-8",

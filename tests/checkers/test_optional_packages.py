@@ -48,14 +48,6 @@ def test_a_file_is_read_without_pyarrow(journal):
 
 
 @pytest.mark.slow
-def test_parquet_is_refused_by_the_name_of_the_missing_package(tmp_path):
-    path = tmp_path / "history.parquet"
-    path.write_bytes(b"PAR1")
-    expected = f"{path}: Parquet is read by the package pyarrow, which is not installed\n"
-    assert judged_without(path, "register") == expected
-
-
-@pytest.mark.slow
 def test_a_search_without_the_compiled_library_says_so(tmp_path):
     lines = []
     for i in range(6):

@@ -10,8 +10,8 @@ import pytest
 from checkers import HistoryError, load_history, pair
 from checkers.history import INFINITY_NS, Event, EventType
 from checkers.history.files import load_columns
-from porcupine_py.columns import check_columns, from_operations
-from results.store.tables import RunName, events_table, operations_table
+from porcupine_py.columns import from_operations
+from results.store.tables import RunName, operations_table
 from tests.checkers.histories import FAIL, FIRST_WORLDS, INFO, op, random_history, read, write
 from tests.checkers.linearizability.test_corpus_verdicts import JUDGED, expected, folder  # noqa: F401  (fixture)
 
@@ -43,7 +43,7 @@ def several(seed, kind):
 def test_operations_become_columns_and_come_back(kind):
     for seed in range(40):
         operations = several(seed, kind)
-        columns = check_columns(from_operations(operations))
+        columns = from_operations(operations)
         assert columns.operations() == sorted(operations, key=lambda o: (o.invoke_ns, o.index))
         again = from_operations(columns.operations())
         assert again.operations() == columns.operations()
@@ -61,25 +61,6 @@ def test_columns_split_by_key_in_order_of_invocation():
     parts = from_operations(operations).parts()
     assert [[o.index for o in part] for part in parts] == [[0, 2, 4, 6, 8], [1, 3, 5, 7]]
     assert [part.operation(0).key for part in parts] == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("operations", "message"),
-    [
-        ([write(0, 1, -5, 1)], "operation 0: process 0, write begins before the run"),
-        ([write(0, 1, 5, 4)], "completes before it is invoked"),
-        (
-            [write(0, 1, 0, 5), read(1, 1, 4, 6, process=0)],
-            "operation 1: process 0, read at 4 ns begins while",
-        ),
-        ([write(0, 1, 0, None), read(1, 1, 4, 6, process=0)], "operation 1: .* had ended in info"),
-    ],
-)
-def test_columns_that_are_no_history_are_refused(operations, message):
-    with pytest.raises(HistoryError, match=message):
-        check_columns(from_operations(operations))
-    touching = [write(0, 1, 0, 5), read(1, 1, 5, 6, process=0), write(2, 1, 0, 9)]
-    assert len(check_columns(from_operations(touching))) == 3
 
 
 def events_of(operations):
@@ -121,10 +102,8 @@ def test_a_journal_read_into_columns_is_what_pairing_makes_of_it(kind, tmp_path)
         path.write_text(journal(events))
         paired = pair(load_history(path))
         assert load_columns(path).operations() == paired
-        stored = events_table(RunName("campaign", "run"), events)
         from checkers.history.column_files import from_table  # noqa: PLC0415
 
-        assert from_table(stored).operations() == paired
         assert (
             from_table(operations_table(RunName("campaign", "run"), paired)).operations() == paired
         )
@@ -203,7 +182,7 @@ def test_the_corpus_becomes_columns(folder):  # noqa: F811
 
 
 def test_an_empty_history_has_no_rows():
-    columns = check_columns(from_operations([]))
+    columns = from_operations([])
     assert (len(columns), columns.operations(), columns.parts()) == (0, [], [])
     assert np.all(columns.by_key()[1] == [0, 0])
 

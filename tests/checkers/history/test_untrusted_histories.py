@@ -1,13 +1,10 @@
 """Whatever is in a history file: it is read and judged, or refused in one line with its name."""
 
-import io
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,34 +39,6 @@ def lines(name: str = "time_ns") -> bytes:
         {"index": 5, name: 6, "process": 2, "type": "ok", "f": "read", "value": 1, "node": "n1"},
     ]
     return b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
-
-
-def table(**changes: list[object]) -> pa.Table:
-    """A run's operations, one write and one read, with other columns."""
-    columns: dict[str, list[object]] = {
-        "run": ["r", "r"],
-        "index": [0, 2],
-        "process": ["0", "1"],
-        "f": ["write", "read"],
-        "key": [None, None],
-        "input": ["1", None],
-        "output": ["1", "1"],
-        "type": ["ok", "ok"],
-        "invoke_ns": [0, 2],
-        "complete_ns": [1, 3],
-        "error": [None, None],
-        "node": [None, None],
-        "offset": [None, None],
-        "epoch": [None, None],
-        "end_index": [1, 3],
-    }
-    return pa.table({**columns, **changes})
-
-
-def as_parquet(table: pa.Table) -> bytes:
-    file = io.BytesIO()
-    pq.write_table(table, file)
-    return file.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -156,54 +125,6 @@ def test_a_text_that_is_not_utf_8_is_refused(folder):
     path.write_bytes(event.replace(b"?", b"\x80"))
     with pytest.raises(HistoryError, match="not UTF-8 text"):
         check(path, "register")
-    column = pa.Array.from_buffers(
-        pa.string(), 1, [None, pa.py_buffer(bytes(4) + b"\1\0\0\0"), pa.py_buffer(b"\x80")]
-    )
-    events = table().slice(0, 1)
-    events = events.set_column(events.column_names.index("node"), "node", column)
-    path = folder / "text.parquet"
-    path.write_bytes(as_parquet(events))
-    with pytest.raises(HistoryError, match="UTF8"):
-        check(path, "register")
-
-
-@pytest.mark.slow
-@settings(max_examples=150, deadline=None)
-@given(data=mutated(as_parquet(table())))
-def test_a_parquet_file_is_read_or_refused(folder, data):
-    path = folder / "operations.parquet"
-    path.write_bytes(data)
-    refusal(load_columns, path)
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"process": ["-1", "1"]}, "process is -1, not a number from 0 on"),
-        ({"process": [HUGE, "1"]}, "digits"),
-        ({"process": ["true", "1"]}, "process is True"),
-        ({"process": [None, "1"]}, "process is missing"),
-        ({"output": ["1", "NaN"]}, "NaN is no JSON value"),
-        ({"output": ["1", "1e999"]}, "a number that is too large"),
-        ({"output": ["1", HUGE]}, "digits"),
-        ({"type": ["ok", "maybe"]}, "an unknown type"),
-        ({"invoke_ns": ["soon", "2"]}, "cannot be read"),
-        ({"f": [{"a": 1}, {"a": 2}]}, "cannot be read"),
-        ({"complete_ns": [None, 3]}, "complete_ns is missing"),
-    ],
-)
-def test_a_table_with_a_column_that_is_none_is_refused(tmp_path, changes, why):
-    path = tmp_path / "operations.parquet"
-    path.write_bytes(as_parquet(table(**changes)))
-    line = refusal(load_columns, path)
-    assert line is not None
-    assert why in line
-
-
-def test_a_table_without_a_column_is_refused(tmp_path):
-    path = tmp_path / "operations.parquet"
-    path.write_bytes(as_parquet(table().drop_columns(["complete_ns"])))
-    assert "no column complete_ns" in str(refusal(load_columns, path))
 
 
 def history(tmp_path, value: str, suffix: str) -> object:
