@@ -47,7 +47,8 @@ class ShutdownWatch:
 
     def _note_marks(self, process: Incarnation) -> None:
         disks = self._nodes[process.name].disks
-        self._marks[process.name] = {path: _has_mark(disk) for path, disk in disks.items()}
+        found = {path: disk.exists(CLEAN_SHUTDOWN_FILE) for path, disk in disks.items()}
+        self._marks[process.name] = found
 
     def _look_at_end(self, process: Incarnation) -> None:
         """Show what a power loss may take from a directory with a mark."""
