@@ -17,9 +17,12 @@ from cluster.node.log.batch.records import BatchHeader, CorruptBatchError, iter_
 from cluster.node.log.data.partition_folder import DELETE_SUFFIX
 from cluster.node.log.storage.index import INDEX_SUFFIX, CorruptIndexError, OffsetIndex
 from cluster.node.log.storage.segment import METADATA_DIRECTORY, segment_base_offset
+from cluster.node.ports import Failure
+from cluster.node.protocol.messages import DescribeLogDirsRequest
 from nemeses.base import Injection, View, disks_of, others
 from nemeses.disks.damage import DamageFault
 from nemeses.node_fault import Seen, start_if_dead
+from nemeses.queries import ask
 
 _OFFSET_BITS = 32
 """Of the relative offset with which an entry of an index begins."""
@@ -168,7 +171,8 @@ class DataDamage(DamageFault):
     async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
         """See that it lives, and that no damaged batch is left in a partition.
 
-        One that is dead, or that another fault hinders, has not had the time to repair it.
+        One that is dead, that another fault hinders, or that serves no client yet, has not had the
+        time to repair it: a broker opens its logs once it has replayed its registration.
         """
         lives = await super().check_gone(view, node, injection)
         damage = injection.detail["nodes"].get(node, {}).get("damage")
@@ -182,6 +186,10 @@ class DataDamage(DamageFault):
             if not await _keeps(disks_of(view), node, path, byte):
                 return lives
             await asyncio.sleep(_LOOK_EVERY_S)
+        asked = DescribeLogDirsRequest(topics=())
+        serves = await ask(view, view.backend.endpoint(node, "CLIENT"), asked)
+        if isinstance(serves, Failure) or not await _keeps(disks_of(view), node, path, byte):
+            return lives
         why = f"{node} runs with {path}, whose batch at byte {byte} is not intact"
         return replace(lives, violation={"kind": "damage-accepted", "explanation": why})
 
