@@ -32,7 +32,7 @@ from harness.sim.swarm.kafka import of_kafka, settings_of
 from harness.sim.swarm.leaders import with_stale_reads, with_starts
 from harness.sim.swarm.logs import with_logs
 from harness.sim.swarm.second_tries import with_second_tries
-from harness.sim.swarm.steps import Draw, do, kill_parameters, strand
+from harness.sim.swarm.steps import Draw, do, has, kill_parameters, strand
 from harness.sim.swarm.topics import with_losses, with_topics
 from harness.sim.swarm.voters import (
     with_cut_changes,
@@ -42,6 +42,7 @@ from harness.sim.swarm.voters import (
     with_snapshots,
     with_voters,
 )
+from nemeses.quorum.finalize import DONE_WITHIN_S, Finalize
 from workloads import appends
 from workloads.base import Role
 from workloads.registry import workload_named
@@ -176,13 +177,17 @@ def _bounds(plan: Plan) -> Bounds:
     """Return the plan's bounds; brokers get the time-out of what they asked the controller, too.
 
     An AlterPartition whose answer a cut lost is sent again after `controller.socket.timeout.ms`.
-    No other is sent meanwhile, so nobody comes back into the ISR.
+    No other is sent meanwhile, so nobody comes back into the ISR. A level that is asked for while
+    no majority is there is waited for behind the plan's end, and before the heal.
     """
-    settings = plan.node_settings
+    bounds, settings = plan.bounds, plan.node_settings
+    if has(plan, Finalize.name):
+        more = round(_EVENTS_PER_S_MAX * DONE_WITHIN_S)
+        bounds = replace(bounds, events_max=bounds.events_max + more)
     if not settings.get(REGISTRATION):
-        return plan.bounds
+        return bounds
     more_ms = settings["controller.socket.timeout.ms"]
-    return replace(plan.bounds, liveness_ms=plan.bounds.liveness_ms + more_ms)
+    return replace(bounds, liveness_ms=bounds.liveness_ms + more_ms)
 
 
 def _with_clients(plan: Plan, unit_ms: float) -> Plan:
