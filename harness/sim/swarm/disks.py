@@ -18,7 +18,7 @@ from typing import Final
 from harness.plan.plan import Plan
 from harness.plan.strands import Condition, Step, Strand
 from harness.sim.swarm.logs import ends_process
-from harness.sim.swarm.steps import Draw, do, strand, stream
+from harness.sim.swarm.steps import Draw, do, is_torn, strand, stream
 from harness.sim.swarm.topics import configure
 from workloads.data import log
 
@@ -56,9 +56,7 @@ def with_power_losses(plan: Plan, unit_ms: float) -> Plan:
     draw = stream(plan, "lost-power", unit_ms)
     if not draw.chance(_POWER_SHARE) or plan.workload != log.KIND.name:
         return plan
-    steps = [step for each in plan.strands for step in each.steps]
-    is_torn = any(step.options.get("file") == "partition" for step in steps)
-    if is_torn or plan.workload_options["min_insync_replicas"] < 2:
+    if is_torn(plan) or plan.workload_options["min_insync_replicas"] < 2:
         return plan
     return replace(
         plan,

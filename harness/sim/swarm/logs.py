@@ -9,8 +9,9 @@ A kill spares what was written to a disk, and no disk is wiped or fails, as what
 sync leaves is what a power loss does: Kafka's logs are not fsynced before an acknowledgement, and
 what all replicas in sync lose at one time is lost. For the same reason a log is torn, or damaged
 where it was not fsynced, in such plans only as have other replicas in sync and in which nothing
-else ends a process: each of these ends is unclean, and where all replicas had one, the last leader
-is elected with what it has left. An index is a hint, and may be damaged anywhere.
+else ends a process: each of these ends is unclean, also a stop in order before the broker has
+registered (KIP-966), and where all replicas had one, the last leader is elected with what it has
+left. An index is a hint, and may be damaged anywhere.
 """
 
 from __future__ import annotations
@@ -193,12 +194,12 @@ def _unheard(draw: Draw, out_ms: float) -> list[Step]:
 
 
 def ends_process(strand: Strand) -> bool:
-    """Whether a fault of a strand ends a process, and not in order."""
+    """Whether a fault of a strand ends a process, in order or not."""
     return any(step.kind in DEPOSING and step.kind not in _LIVES_ON for step in strand.steps)
 
 
-_LIVES_ON: Final = ("stop", "pause", "partition", "resign", "voters")
-"""Faults that depose a leader and end no process, or end it in order."""
+_LIVES_ON: Final = ("pause", "partition", "resign", "voters")
+"""Faults that depose a leader and end no process."""
 
 
 def _tear(draw: Draw, plan: Plan) -> Strand:

@@ -94,3 +94,8 @@ def cast(unit_ms: float, **names: str) -> Step:
 def has(plan: Plan, *kinds: str) -> bool:
     """Whether any strand has a step of one of these kinds."""
     return any(step.kind in kinds for strand in plan.strands for step in strand.steps)
+
+
+def is_torn(plan: Plan) -> bool:
+    """Whether any strand damages the log of a partition."""
+    return any(s.options.get("file") == "partition" for each in plan.strands for s in each.steps)

@@ -24,7 +24,7 @@ from typing import Any, Final
 from checkers.partition_logs.columns import CONFIGURE, RENEW, UNCLEAN
 from harness.plan.plan import Plan
 from harness.plan.strands import Step, Strand
-from harness.sim.swarm.steps import ESTABLISHED, Draw, cut_off, do, heal, strand, stream
+from harness.sim.swarm.steps import ESTABLISHED, Draw, cut_off, do, heal, is_torn, strand, stream
 from workloads.data import log
 from workloads.data.log_client import DELETE, FILL, MOVE
 
@@ -52,11 +52,12 @@ def with_topics(plan: Plan, unit_ms: float) -> Plan:
 def _changes(draw: Draw, plan: Plan) -> Iterator[Strand]:
     unit_ms, random = draw.unit_ms, draw.random
     session_ms = plan.node_settings["broker.session.timeout.ms"]
+    is_lossy = is_torn(plan) or plan.world.power_loss != "written"
     at_ms = unit_ms * random.uniform(1.0, 4.0)
     while at_ms < plan.duration_ms - unit_ms:
         node = draw.node()
         away_ms = draw.span(0.5, 3.0, session_ms)
-        away = do("stop", node, for_ms=away_ms)
+        away = do("pause" if is_lossy else "stop", node, for_ms=away_ms)
         wait_ms = draw.span(0.2, 1.0)
         shape = random.random()
         if shape < 0.15:
@@ -65,7 +66,7 @@ def _changes(draw: Draw, plan: Plan) -> Iterator[Strand]:
             key = f"d{random.randrange(plan.workload_options['topics'])}-0"
             steps = [configure(key, "segment.ms", max(1, roll_ms))]
         elif shape < 0.5:
-            alone = 1 if plan.world.power_loss == "written" else 2  # what may be lost is not alone
+            alone = 2 if is_lossy else 1  # what may be lost is not alone
             least = random.randint(alone, plan.workload_options["replication_factor"])
             steps = [configure(RENEWED, "min.insync.replicas", least)]
             if random.random() < 0.7:
