@@ -139,13 +139,6 @@ _VERBS: Mapping[str, tuple[str, str]] = {
     "release": ("the held messages were delivered", ""),
 }
 """Fault -> what it does, and what its end does. A kill of the simulated world is a power loss."""
-_HEALED = {
-    "partition": "{nodes} was connected again",
-    "kill": "{nodes} was started",
-    "pause": "{nodes} went on",
-    "hold": "the held messages were delivered",
-}
-"""Kind of fault -> text of a step `heal` for it."""
 _KEPT = {"nothing": "all that was not synced was lost", "everything": "nothing was lost"}
 
 
@@ -164,8 +157,8 @@ def fault_text(
         text = "{nodes} was killed (SIGKILL)"
         detail = {name: value for name, value in detail.items() if name != "keep"}
     elif kind == "heal":
-        fault = str(detail.get("fault", "")).split(",")[0]
-        text = _HEALED.get(fault, text) if targets else "everything was healed"
+        healed = _VERBS.get(str(detail.get("fault", "")).split(",")[0], ("", text))
+        text = healed[1] if targets else "everything was healed"
     elif kind == "partition" and detail.get("shape") == "links":
         text = ("links were cut", "the links worked again")[undone]
     elif kind == "partition" and detail.get("shape", "isolate") != "isolate":
