@@ -50,6 +50,7 @@ from cluster.node.controller.records.kinds import (
 from cluster.node.controller.records.schema import MetadataRecord
 
 K = TypeVar("K")
+V = TypeVar("V")
 
 
 def replay(state: MetadataState, record: MetadataRecord) -> None:
@@ -109,21 +110,27 @@ def changed_partition(
     old: PartitionRegistration, record: PartitionChangeRecord
 ) -> PartitionRegistration:
     """Return a partition with a change merged into it."""
-    changes: dict[str, Any] = {
-        "isr": record.isr,
-        "replicas": record.replicas,
-        "removing_replicas": record.removing_replicas,
-        "adding_replicas": record.adding_replicas,
-        "directories": record.directories,
-        "elr": record.eligible_leader_replicas,
-        "last_known_elr": record.last_known_elr,
-    }
-    changes = {name: value for name, value in changes.items() if value is not None}
-    if record.leader != NO_LEADER_CHANGE:
-        changes.update(leader=record.leader, leader_epoch=old.leader_epoch + 1)
-    if record.leader_recovery_state != NO_RECOVERY_STATE_CHANGE:
-        changes["leader_recovery_state"] = record.leader_recovery_state
-    return dataclasses.replace(old, partition_epoch=old.partition_epoch + 1, **changes)
+    moves = record.leader != NO_LEADER_CHANGE
+    recovers = record.leader_recovery_state != NO_RECOVERY_STATE_CHANGE
+    return PartitionRegistration(
+        replicas=_newest(record.replicas, old.replicas),
+        isr=_newest(record.isr, old.isr),
+        leader=record.leader if moves else old.leader,
+        leader_epoch=old.leader_epoch + 1 if moves else old.leader_epoch,
+        partition_epoch=old.partition_epoch + 1,
+        removing_replicas=_newest(record.removing_replicas, old.removing_replicas),
+        adding_replicas=_newest(record.adding_replicas, old.adding_replicas),
+        leader_recovery_state=record.leader_recovery_state
+        if recovers
+        else old.leader_recovery_state,
+        directories=_newest(record.directories, old.directories),
+        elr=_newest(record.eligible_leader_replicas, old.elr),
+        last_known_elr=_newest(record.last_known_elr, old.last_known_elr),
+    )
+
+
+def _newest(new: V | None, old: V) -> V:
+    return old if new is None else new
 
 
 def _remove_topic(state: MetadataState, record: RemoveTopicRecord) -> None:
