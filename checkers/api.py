@@ -99,10 +99,9 @@ def check_by(
 ) -> CheckResult:
     """Judge a history by a check of the registry that needs nothing else (scope `key` or `run`).
 
-    `check_by("bank.edn", "bank", {"total_amount": 100})`: also `long-fork`, `set-full`,
-    `total-queue`, `transactions`, `sessions`, `linearizable`; `checkers.registry` lists their
-    options. `reading`: what the caller knows of a foreign file. Keys are judged one by one and
-    merged.
+    `check_by("set.edn", "set-full", {"linearizable": True})`: also `transactions`, `sessions`,
+    `linearizable`; `checkers.registry` lists their options. `reading`: what the caller knows of a
+    foreign file. Keys are judged one by one and merged.
 
     Raises HistoryError for a file or history that is not well formed, and CheckError (a ValueError)
     for an unknown check or option.

@@ -23,13 +23,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from checkers import groups, jepsen, partition_logs, transactions
+from checkers import groups, partition_logs, transactions
 from checkers.evidence import assisted
 from checkers.guarantees import growth, sessions
 from checkers.history import Operation
 from checkers.history.foreign import Reading
 from checkers.history.recorded import Recorded
 from checkers.invariants import stored as invariants
+from checkers.jepsen import set_full
 from checkers.linearizability import linearizable
 from checkers.linearizability.columnar import check_columns
 from checkers.nodes import (
@@ -181,10 +182,7 @@ _OWN: tuple[Check, ...] = (
         validate=sessions.validate,
     ),
     KeyCheck(growth.NAME, growth.check_key, {"model": str}, ("model",), growth.validate),
-    *(
-        KeyCheck(one.NAME, one.check_key, one.OPTIONS, takes_failures=True)
-        for one in (jepsen.bank, jepsen.long_fork, jepsen.set_full, jepsen.total_queue)
-    ),
+    KeyCheck(set_full.NAME, set_full.check_key, set_full.OPTIONS, takes_failures=True),
     RunCheck(
         transactions.NAME,
         "run",

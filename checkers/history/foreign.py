@@ -46,7 +46,7 @@ from porcupine_py.values import freeze, is_list
 NO_INDEXES = "indexes are missing, no whole numbers, or given twice: ordered by position"
 READS = frozenset({"read", "get", "read-all"})
 """Functions of which nil may mean that nobody knows what was read."""
-ASKING = READS | {"dequeue", "pop", "drain", "acquire", "release"}
+ASKING = READS | {"dequeue", "pop", "acquire", "release"}
 """Functions whose invocations have no value."""
 
 WRITE, CAS = "write", "cas"

@@ -1,12 +1,10 @@
-"""Jepsen's own checks of whole histories: bank, long fork, set-full and total queue.
+"""Jepsen's own check of whole histories: set-full.
 
-They look for what Jepsen's checkers of these names look for, in the same shapes of values, and
-count it under the same names. Where those are content with less than follows from a history, or
-call wrong what a correct system can do, each file says what is done instead, and why. Failed
-operations did not happen, indeterminate ones may or may not have happened, at any time after they
-were invoked.
+It looks for what Jepsen's checker of this name looks for, in the same shape of values, and counts
+it under the same names. Failed operations did not happen, indeterminate ones may or may not have
+happened, at any time after they were invoked.
 """
 
-from checkers.jepsen import bank, long_fork, set_full, total_queue
+from checkers.jepsen import set_full
 
-__all__ = ["bank", "long_fork", "set_full", "total_queue"]
+__all__ = ["set_full"]

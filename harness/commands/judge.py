@@ -42,7 +42,7 @@ from results.store.run_store import RunStore
 _TRANSACTIONS = "transactions-"
 _OF_RUNS = ("evidence", "functions", "refusals")
 """Options of checks that say what another check of the same plan judges; a file has no other."""
-_OWN_CHECKS = ("sessions", "bank", "long-fork", "set-full", "total-queue")
+_OWN_CHECKS = ("sessions", "set-full")
 _MODEL = "register"
 _SOME_MODELS = "cas-register, list-append, set, queue or counter"
 _PATH = click.Path(path_type=Path)
@@ -98,8 +98,7 @@ def _least(what: str, meaning: str) -> Callable[[Any], Any]:
     "more",
     metavar="NAME=VALUE",
     multiple=True,
-    help="For a file: an option of the check, its value in EDN or JSON, such as total-amount=100 "
-    "or time-limit-s=9.",
+    help="For a file: an option of the check, its value in EDN or JSON, such as time-limit-s=9.",
 )
 @_least("ok", "with fewer operations that were ok it is UNDER-EXERCISED")
 @_least("reads", "the same for those of them that observed something")
@@ -128,8 +127,7 @@ def check(
     A folder that is no run means all runs below it. A file may be the journal of a run, or a
     history in JSON, EDN or the lines of Jepsen's logs, gzipped or not; `-` is standard input. With
     the models `transactions-list-append` and `transactions-rw-register` it is searched for cycles,
-    with `sessions` for broken session guarantees; `bank`, `long-fork`, `set-full` and
-    `total-queue` are Jepsen's checkers of these names.
+    with `sessions` for broken session guarantees; `set-full` is Jepsen's checker of this name.
 
     Exit code: that of the worst: 1 FAIL, 2 could not be judged, 3 UNKNOWN, 4 UNDER-EXERCISED.
     """

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from checkers import check, check_by
+from checkers import check
 from checkers.evidence import FinalRead
 from checkers.guarantees import sessions
-from checkers.jepsen import bank, set_full
+from checkers.jepsen import set_full
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.transactions import check as check_transactions
 from tests.checkers.evidence.run_evidence import good_run
@@ -64,37 +64,6 @@ def test_sessions_name_the_processes_and_what_they_saw_in_which_order():
 def test_a_set_names_the_add_that_a_read_lacks():
     rows = [(0, "add", 1, None), (0, "add", 2, None), (1, "read", None, [2])]
     assert judged(set_full.check_key, rows) == SAID["set-full"]
-
-
-def test_a_bank_names_the_read_and_both_sums():
-    rows = [(0, "read", None, {"a": 5, "b": 5}), (1, "read", None, {"a": 5, "b": 4})]
-    assert judged(bank.check_key, rows, total=10) == SAID["bank"]
-
-
-W = [(0, "write", [["w", key, 1]], [["w", key, 1]]) for key in "xyz"]
-
-
-def saw(process, **values):
-    steps = [["r", key, value] for key, value in values.items()]
-    return process, "read", [["r", key, None] for key in values], steps
-
-
-def first_sentence(name, rows):
-    history = [
-        op(i, f, (2 * i, 2 * i + 1), process=process, input=given, output=result)
-        for i, (process, f, given, result) in enumerate(rows)
-    ]
-    return check_by(history, name).anomalies[0]["explanation"]
-
-
-def test_a_long_fork_names_who_saw_which_write_and_lacked_which():
-    assert (
-        first_sentence("long-fork", [*W[:2], saw(1, x=1, y=None), saw(2, x=None, y=1)])
-        == SAID["long-fork"]
-    )
-    round_three = [saw(1, x=1, y=None), saw(2, y=1, z=None), saw(3, z=1, x=None)]
-    sentence = first_sentence("long-fork", [*W, *round_three])
-    assert sentence.endswith(SAID["long-fork of three"])
 
 
 def test_sessions_name_what_nobody_wrote_and_what_was_read_too_early():

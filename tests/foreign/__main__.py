@@ -23,7 +23,6 @@ JEPSEN: dict[str, tuple[str, dict[str, Any]]] = {
     "counter": ("linearizable", {"model": "counter"}),
     "unique-ids": ("linearizable", {"model": "unique-ids"}),
     "queue": ("linearizable", {"model": "unordered-queue"}),
-    "total-queue": ("total-queue", {"drained": True}),
     "set": ("linearizable", {"model": "set"}),
     "set-full": ("set-full", {}),
 }
