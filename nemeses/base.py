@@ -2,7 +2,7 @@
 
 A fault that was asked for and did not bite makes a run worthless without making it wrong, so
 every injection and every heal is measured, and the measurement goes into the history. A fault
-that could not be applied says so (`verified=False` and a reason in `detail`, or raises a Refusal).
+that cannot be applied raises a Refusal, one that did not bite says why (`reason` in `detail`).
 `nemeses.drive`, which calls all faults, lets no error of theirs end a schedule; any other error of
 an injection may have come after a part of it acted, and counts as that.
 """
@@ -124,11 +124,12 @@ class Fault(Protocol):
         """Whether it can work here, by trying what can be tried without harm."""
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
-        """Choose targets and apply it. Refused (illegal now, no leader, ...): `applied=False`.
+        """Choose targets and apply it.
 
-        Raises Refusal, or ParameterError, before it has done anything. After any other error it
-        counts as applied, and `heal` gets an Injection of which only the parameters are known:
-        every node is a target, every link its own, and the detail holds the reason alone.
+        Raises Refusal (illegal now, no leader, ...), or ParameterError, before it has done
+        anything. After any other error it counts as applied, and `heal` gets an Injection of which
+        only the parameters are known: every node is a target, every link its own, and the detail
+        holds the reason alone.
         """
 
     async def verify(self, view: View, injection: Injection) -> Injection:
@@ -191,6 +192,7 @@ _REASONS = {
     "releases": "its nodes are of one release: --kafka-version OLD,NEW",
     "detachable": "nodes have no log directory here that could be taken away",
     "requests": "nodes take no signals here",
+    "shaping": "links can be shaped only once the cluster is up",
     "messages": "no message by itself can be held on its links: try --backend sim",
 }
 """Why abilities are missing that most places lack."""
@@ -204,12 +206,12 @@ def absence(view: View, ability: str) -> Probe:
 
 
 def _require(ability: str, find: Callable[[Abilities], T | None]) -> Callable[[View], T]:
-    """Return a function that finds an ability; it raises BackendError where there is none."""
+    """Return a function that finds an ability; it raises Refusal where there is none."""
 
     def find_or_raise(view: View) -> T:
         found = find(view.backend.abilities())
         if found is None:
-            raise BackendError(absence(view, ability).reason)
+            raise Refusal(absence(view, ability).reason)
         return found
 
     return find_or_raise
@@ -224,3 +226,5 @@ messages_of = _require("messages", lambda abilities: abilities.messages)
 limits_of = _require("limits", lambda abilities: abilities.limits)
 addresses_of = _require("addresses", lambda abilities: abilities.addresses)
 roles_of = _require("roles", lambda abilities: abilities.roles)
+requests_of = _require("requests", lambda abilities: abilities.requests)
+shaping_of = _require("shaping", lambda abilities: abilities.shaping)

@@ -18,7 +18,7 @@ from cluster.backends.base import Backend, BackendError, NodeState
 from cluster.values import valueclass
 from nemeses.active_faults import applying, hit, keeper, leave_to_keeper, refusals
 from nemeses.at_once import at_once
-from nemeses.base import Injection, Parameters, View, application, before_acting, refusal
+from nemeses.base import Injection, Parameters, Refusal, View, application, before_acting
 from nemeses.fault_kind import FaultKind
 from nemeses.queries import until
 from nemeses.targets import choose
@@ -40,7 +40,8 @@ TOOK_MS, SINCE_MS = "took_ms", "since_ms"
 """Details of an injection: how long before it is journaled it began, as a step of a script is
 journaled when it is done. One that took so long is over then; one that has acted since goes on."""
 
-Act = Callable[[str], Awaitable[Seen]]
+Act = Callable[[str], Awaitable[Seen | None]]
+"""Acts on a node; None: it measured nothing."""
 
 _families: dict[str, str] = {}
 """Fault -> its family."""
@@ -65,28 +66,31 @@ class NodeFault(FaultKind):
         self.check(parameters, view.backend.nodes)
         with before_acting():
             unable = {**await refusals(self.name, view.backend), **self._taken_nodes(view)}
-            choice = await choose(view, parameters.get("targets", "random"), unable)
-        if not choice.nodes:
-            return refusal(self.name, parameters, choice.reason)
+            nodes = await choose(view, parameters.get("targets", "random"), unable)
         taken = self._taken_nodes(view)  # another one may have been quicker than the choice
-        reasons = [taken[node] for node in choice.nodes if node in taken]
-        if reason := "; ".join(reasons) or self.too_much(view, choice.nodes):
-            return refusal(self.name, parameters, reason)
-        with applying(view, self.name, choice.nodes):
-            return await self._act(view, choice.nodes, parameters)
+        reasons = [taken[node] for node in nodes if node in taken]
+        if reason := "; ".join(reasons) or self.too_much(view, nodes):
+            raise Refusal(reason)
+        with applying(view, self.name, nodes):
+            return await self._act(view, nodes, parameters)
 
     async def _act(self, view: View, nodes: tuple[str, ...], parameters: Parameters) -> Injection:
         with before_acting():
             chosen = await self.choose_details(view, nodes, parameters)
         seen = await on_each(nodes, lambda node: self.apply(view, node, chosen[node]))
+        for node, measured in seen.items():
+            if measured.wrong:
+                seen[node] = replace(measured, detail={**measured.detail, "not_hit": True})
         injection = application(self.name, parameters, nodes, {})
         return _judge(injection, self._detail(seen, chosen), seen)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
-        seen = await on_each(injection.targets, lambda node: self.bites(view, node, injection))
-        before, now = injection.detail["nodes"], _details(seen)
-        nodes = {node: {**before.get(node, {}), **detail} for node, detail in now.items()}
-        detail = {**injection.detail, "nodes": nodes}
+        """See `Fault.verify`. Nodes that were not hit, as was noted, are not measured."""
+        before = injection.detail["nodes"]
+        hit_ones = [node for node in injection.targets if "not_hit" not in before.get(node, {})]
+        seen = await on_each(hit_ones, lambda node: self.bites(view, node, injection))
+        now = {node: {**before.get(node, {}), **new} for node, new in _details(seen).items()}
+        detail = {**injection.detail, "nodes": {**before, **now}}
         return _judge(injection, detail, seen, injection.detail.get("reason"))
 
     async def heal(self, view: View, injection: Injection) -> Injection:
@@ -127,12 +131,12 @@ class NodeFault(FaultKind):
         own = {key: value for key, value in parameters.items() if key != "targets"}
         return dict.fromkeys(nodes, own)
 
-    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
-        """Hit one node."""
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen | None:
+        """Hit one node; returns what is to be noted of that."""
         raise NotImplementedError
 
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
-        """Measure whether it bites there."""
+        """Measure whether it bites there; what it returns joins what `apply` noted."""
         raise NotImplementedError
 
     async def lapse(self, view: View, node: str, injection: Injection) -> str:  # noqa: ARG002
@@ -189,7 +193,7 @@ async def on_each(nodes: Iterable[str], act: Act) -> dict[str, Seen]:
 
     async def guard(node: str) -> tuple[str, Seen]:
         try:
-            return node, await act(node)
+            return node, await act(node) or Seen()
         except BackendError as error:
             return node, Seen(wrong=str(error))
 
@@ -219,6 +223,19 @@ async def alive(view: View, node: str, injection: Injection) -> Seen:
     other = await keeper(view, node, injection)
     detail = {"state": str(state)} | ({"left_to": other} if other else {})
     return Seen(detail, "" if other else f"{node} is dead")
+
+
+def noted(injection: Injection, node: str) -> Mapping[str, Any]:
+    """Return what was noted of a node so far."""
+    found: Mapping[str, Any] = injection.detail["nodes"].get(node, {})
+    return found
+
+
+async def taken(view: View, node: str, injection: Injection) -> str:
+    """Say what another fault made of the node since it was hit; empty: it runs as it did."""
+    state, now = await view.backend.state(node), view.backend.incarnation(node)
+    runs_on = state is NodeState.RUNNING and now == noted(injection, node)["incarnation"]
+    return "" if runs_on else str(state)
 
 
 async def ended_itself(view: View, node: str, incarnation: int, timeout_s: float) -> bool:

@@ -14,13 +14,11 @@ hit, once.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 
 from cluster.backends.base import NodeState
 from cluster.names import unknown
-from cluster.values import valueclass
-from nemeses.base import ParameterError, Parameters, View
+from nemeses.base import ParameterError, Parameters, Refusal, View
 
 TARGETS = (
     *("leader", "follower", "followers", "partition-leader", "random", "minority", "majority"),
@@ -29,14 +27,6 @@ TARGETS = (
 _OF_QUORUM = frozenset({"leader", "follower", "followers", "minority", "majority"})
 """Targets that are nodes which can vote, where others never do; the other words mean any node."""
 NODE = "node:"
-
-
-@valueclass
-class Choice:
-    """The nodes to hit, or why none."""
-
-    nodes: tuple[str, ...]
-    reason: str = ""
 
 
 def check_keys(fault: str, parameters: Parameters, known: Sequence[str]) -> None:
@@ -61,18 +51,21 @@ def check_target(target: object, nodes: Sequence[str]) -> None:
             raise ParameterError(f"a cluster of {len(nodes)} has no minority to hit")
 
 
-async def choose(view: View, target: str, refused: Mapping[str, str]) -> Choice:
-    """Pick the nodes for a target among those that are not refused."""
-    words = target.split(",")
-    if len(words) == 1:
-        return await _choose_word(view, target, refused)
-    found = [await _choose_word(view, word, refused) for word in words]
-    nodes = tuple(dict.fromkeys(node for choice in found for node in choice.nodes))
-    reasons = dict.fromkeys(choice.reason for choice in found if choice.reason)
-    return Choice(nodes, "" if nodes else "; ".join(reasons))
+async def choose(view: View, target: str, refused: Mapping[str, str]) -> tuple[str, ...]:
+    """Pick the nodes for a target among those that are not refused. Raises Refusal for none."""
+    nodes: dict[str, None] = {}
+    reasons: dict[str, None] = {}
+    for word in target.split(","):
+        try:
+            nodes |= dict.fromkeys(await _choose_word(view, word, refused))
+        except Refusal as refusal:
+            reasons[str(refusal)] = None
+    if not nodes:
+        raise Refusal("; ".join(reasons))
+    return tuple(nodes)
 
 
-async def _choose_word(view: View, target: str, refused: Mapping[str, str]) -> Choice:
+async def _choose_word(view: View, target: str, refused: Mapping[str, str]) -> tuple[str, ...]:
     voters = view.controllers
     if target.startswith(NODE):
         return _choose_named(target.removeprefix(NODE), refused)
@@ -81,7 +74,7 @@ async def _choose_word(view: View, target: str, refused: Mapping[str, str]) -> C
     if target in ("leader", "follower", "followers"):
         leader = await view.leader()
         if leader is None and target != "follower":
-            return Choice((), "no leader is known")
+            raise Refusal("no leader is known")
         if leader is not None and target == "leader":
             return _choose_named(leader, refused)
         able = [node for node in able if node != leader]
@@ -91,7 +84,7 @@ async def _choose_word(view: View, target: str, refused: Mapping[str, str]) -> C
     if target == "partition-leader":
         broker = await view.partition_leader()
         if broker is None:
-            return Choice((), "no topic partition has a leader")
+            raise Refusal("no topic partition has a leader")
         return _choose_named(broker, refused)
     if target == "untouched":
         touched = {node for injection in view.active for node in injection.targets}
@@ -105,16 +98,14 @@ async def _choose_word(view: View, target: str, refused: Mapping[str, str]) -> C
     wanted = count.get(target, len(able))
     if not able or not 0 < wanted <= len(able):
         why = "; ".join(f"{node}: {reason}" for node, reason in refused.items())
-        return Choice(
-            (), f"{target} is {count.get(target, 1)} nodes and {len(able)} can be hit ({why})"
+        raise Refusal(
+            f"{target} is {count.get(target, 1)} nodes and {len(able)} can be hit ({why})"
         )
-    return Choice(_sample(view.random, able, wanted))
+    chosen = set(view.random.sample(able, wanted))
+    return tuple(node for node in able if node in chosen)
 
 
-def _choose_named(node: str, refused: Mapping[str, str]) -> Choice:
-    return Choice((), f"{node}: {refused[node]}") if node in refused else Choice((node,))
-
-
-def _sample(generator: random.Random, nodes: Sequence[str], count: int) -> tuple[str, ...]:
-    chosen = set(generator.sample(nodes, count))
-    return tuple(node for node in nodes if node in chosen)
+def _choose_named(node: str, refused: Mapping[str, str]) -> tuple[str, ...]:
+    if node in refused:
+        raise Refusal(f"{node}: {refused[node]}")
+    return (node,)

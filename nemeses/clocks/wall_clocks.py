@@ -37,9 +37,8 @@ class ClockFault(NodeFault):
     needs = "clocks"
     favourites: ClassVar[tuple[str, ...]] = ("leader", "random", "minority", "all")
 
-    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> None:
         await clocks_of(view).set(node, self.setting(chosen))
-        return Seen()
 
     def setting(self, chosen: Mapping[str, Any]) -> ClockSetting:
         """Say what the clock shows from now on."""
@@ -201,9 +200,8 @@ class TimerRate(NodeFault):
     numbers: ClassVar = {"rate": (2.0, 0.05, 20)}
     variants = tuple({"rate": rate} for rate in (0.2, 0.5, 2.0, 5.0))
 
-    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> None:
         await timers_of(view).set(node, self.number(chosen, "rate"))
-        return Seen()
 
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         return await _measure(view, node, self.number(injection.detail["chosen"][node], "rate"))

@@ -24,7 +24,7 @@ from cluster.backends.abilities import Damage, Disks
 from cluster.backends.base import Backend, BackendError
 from nemeses.active_faults import DAMAGES, hit
 from nemeses.base import Injection, ParameterError, Parameters, View, disks_of
-from nemeses.node_fault import NodeFault, Seen, ended_itself, start_if_dead
+from nemeses.node_fault import NodeFault, Seen, ended_itself, noted, start_if_dead
 from nemeses.targets import words_of
 
 READ_MOST = 1 << 20
@@ -96,26 +96,24 @@ class DamageFault(NodeFault):
 
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Start it: it must refuse."""
-        if "damage" not in injection.detail["nodes"].get(node, {}):
-            return Seen({"damage": None})  # there was nothing to damage, as was noted
         try:
             await view.backend.start(node)
         except BackendError as refusal:
-            detail = {**injection.detail["nodes"][node], "refused": _last(str(refusal))}
+            detail = {"refused": _last(str(refusal))}
             incarnation = view.backend.incarnation(node)
             if await ended_itself(view, node, incarnation, NOTICED_S):
                 return Seen(detail)
             # One that did not answer in time, say, has refused nothing, and may have accepted it.
             return Seen(detail, f"{node} did not end by itself: {_last(str(refusal))}")
         if _may_start(injection, node):
-            return Seen({**injection.detail["nodes"][node], "refused": None})
+            return Seen({"refused": None})
         why = f"{node} started on files that were damaged where it must notice"
         violation = {"kind": "damage-accepted", "explanation": why}
-        return Seen({**injection.detail["nodes"][node], "refused": None}, violation=violation)
+        return Seen({"refused": None}, violation=violation)
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Bring its files back, and start it."""
-        started = injection.detail["nodes"].get(node, {}).get("refused", "") is None
+        started = noted(injection, node).get("refused", "") is None
         # One that runs has written on what was damaged: its copy does not fit that any more.
         await view.backend.kill(node)
         if started and _may_start(injection, node):
@@ -127,8 +125,7 @@ class DamageFault(NodeFault):
 
 
 def _may_start(injection: Injection, node: str) -> bool:
-    damage = injection.detail["nodes"].get(node, {}).get("damage") or {}
-    return not damage.get("refuses", True)
+    return not noted(injection, node).get("damage", {}).get("refuses", True)
 
 
 def _last(text: str) -> str:

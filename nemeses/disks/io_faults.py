@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from cluster.backends.abilities import DiskFault, DiskMeasure
 from cluster.backends.base import NodeState
 from nemeses.base import Injection, View, disks_of, others
-from nemeses.node_fault import NodeFault, Seen, start_if_dead
+from nemeses.node_fault import NodeFault, Seen, noted, start_if_dead
 
 WELL_MS = 5_000.0
 """What a write or an fsync on a healthy disk of a busy machine may take."""
@@ -45,10 +45,10 @@ class DiskFaultOf(NodeFault):
         """Give its parameters."""
         return {}
 
-    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen | None:
         """Let the disk misbehave."""
         await disks_of(view).set(node, self.kind(chosen), self.parameters(chosen))
-        return Seen()
+        return None
 
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Measure with a write and an fsync of the toolkit's own."""
@@ -172,20 +172,16 @@ class DiskError(DiskFaultOf):
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Wait until the node met the error, and for what it does about it."""
         kind = self.kind(injection.detail["chosen"][node])
-        detail = dict(injection.detail["nodes"].get(node, {}))
-        if "incarnation" not in detail:
-            return Seen(detail)  # it was not set, as was noted
-        hits, incarnation = await _until_hit(view, node, kind, detail["incarnation"])
-        detail["errors"] = hits
+        first = noted(injection, node)["incarnation"]
+        hits, incarnation = await _until_hit(view, node, kind, first)
         if not hits:
-            return Seen(detail, f"{node} met no error within {HIT_TIMEOUT_S:g} s")
+            return Seen({"errors": 0}, f"{node} met no error within {HIT_TIMEOUT_S:g} s")
         ended = await _until_dead(view, node, incarnation)
-        detail["ended_itself"] = ended
         violation = None
         if kind is DiskFault.FSYNC_ERROR and ended is False:
             why = f"{node} lives on after an fsync failed with EIO"
             violation = {"kind": "fsync-error-ignored", "explanation": why}
-        return Seen(detail, violation=violation)
+        return Seen({"errors": hits, "ended_itself": ended}, violation=violation)
 
 
 async def _until_hit(view: View, node: str, kind: DiskFault, incarnation: int) -> tuple[int, int]:
@@ -254,7 +250,7 @@ class PowerLoss(NodeFault):
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """See that it is dead; that its disk lost what it should, `apply` has checked."""
         state = await view.backend.state(node)
-        lost = injection.detail["nodes"].get(node, {}).get("lost", {})
+        lost = noted(injection, node)["lost"]
         wrong = "" if state is NodeState.DEAD else f"{node} is {state}"
         if self.torn and not wrong and not lost.get("torn"):
             wrong = f"{node}: no write was under way that could be torn"

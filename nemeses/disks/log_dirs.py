@@ -30,7 +30,7 @@ from cluster.node.protocol.messages import (
 )
 from nemeses.active_faults import keeper
 from nemeses.base import Injection, Parameters, View, detachable_of
-from nemeses.node_fault import NodeFault, Seen, end, start_if_dead
+from nemeses.node_fault import NodeFault, Seen, end, start_if_dead, taken
 from nemeses.queries import ask, until
 
 NOTICED_S = 15.0
@@ -61,24 +61,15 @@ class LogDirLoss(NodeFault):
 
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Wait until the broker says that a directory is offline."""
-        detail = dict(injection.detail["nodes"].get(node, {}))
-        if "directory" not in detail:
-            return Seen(detail)  # it was not taken away, as was noted
 
         async def notices() -> bool | None:
             return True if await _offline(view, node) else None
 
         if await until(notices, NOTICED_S):
-            return Seen({**detail, "offline": True})
-        state = await view.backend.state(node)
-        if (
-            state is not NodeState.RUNNING
-            or view.backend.incarnation(node) != detail["incarnation"]
-        ):
-            return Seen({**detail, "state": str(state)})  # another fault took the node
-        return Seen(
-            detail, f"{node} did not notice within {NOTICED_S:g} s that a directory is gone"
-        )
+            return Seen({"offline": True})
+        if state := await taken(view, node, injection):
+            return Seen({"state": state})
+        return Seen(wrong=f"{node} did not notice within {NOTICED_S:g} s that a directory is gone")
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Give it back; start the node anew, unless another fault holds it down."""
@@ -135,20 +126,18 @@ class LogDirMove(NodeFault):
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Wait until the replica is there."""
         chosen = injection.detail["chosen"][node]
-        detail = dict(injection.detail["nodes"].get(node, {}))
         replica = (chosen["topic"], chosen["partition"])
 
         async def arrives() -> bool | None:
             found = [row for row in await _replicas(view, node) if row[:2] == replica]
             return True if found == [(*replica, chosen["to"], False)] else None
 
-        if "incarnation" not in detail or await until(arrives, MOVED_S):
-            return Seen(detail)
-        state, now = await view.backend.state(node), view.backend.incarnation(node)
-        if state is not NodeState.RUNNING or now != detail["incarnation"]:
-            return Seen({**detail, "state": str(state)})  # another fault took the node
+        if await until(arrives, MOVED_S):
+            return Seen()
+        if state := await taken(view, node, injection):
+            return Seen({"state": state})
         name = f"{chosen['topic']}-{chosen['partition']}"
-        return Seen(detail, f"{name} of {node} is not in {chosen['to']} after {MOVED_S:g} s")
+        return Seen(wrong=f"{name} of {node} is not in {chosen['to']} after {MOVED_S:g} s")
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Leave it there."""

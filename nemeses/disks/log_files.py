@@ -21,7 +21,7 @@ from cluster.node.ports import Failure
 from cluster.node.protocol.messages import DescribeLogDirsRequest
 from nemeses.base import Injection, View, disks_of, others
 from nemeses.disks.damage import DamageFault
-from nemeses.node_fault import Seen, start_if_dead
+from nemeses.node_fault import Seen, noted, start_if_dead
 from nemeses.queries import ask
 
 _OFFSET_BITS = 32
@@ -155,11 +155,9 @@ class DataDamage(DamageFault):
         """Start it: with damage to a partition it lives."""
         if injection.parameters.get("file", LOG) not in _OF_DATA:
             return await super().bites(view, node, injection)
-        detail = injection.detail["nodes"].get(node, {})
-        if "damage" in detail:
-            await disks_of(view).give_up(node)
-            await view.backend.start(node)
-        return Seen(detail)
+        await disks_of(view).give_up(node)
+        await view.backend.start(node)
+        return Seen()
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """See `NodeFault.undo`; what is of a partition repairs itself."""
@@ -175,7 +173,7 @@ class DataDamage(DamageFault):
         time to repair it: a broker opens its logs once it has replayed its registration.
         """
         lives = await super().check_gone(view, node, injection)
-        damage = injection.detail["nodes"].get(node, {}).get("damage")
+        damage = noted(injection, node).get("damage")
         if injection.parameters.get("file", LOG) != PARTITION or damage is None or lives.wrong:
             return lives
         path, byte = damage["file"], damage["byte"]

@@ -126,7 +126,7 @@ class DiskWipe(DamageFault):
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Check that it is dead and its disk empty, unless it has come back already."""
         state, left = await view.backend.state(node), await disks_of(view).files(node)
-        detail = {**injection.detail["nodes"].get(node, {}), "state": str(state), "left": len(left)}
+        detail = {"state": str(state), "left": len(left)}
         gone = "back_ms" in injection.parameters if state is not NodeState.DEAD else not left
         return Seen(detail, "" if gone else f"{node} is {state} with {len(left)} files")
 

@@ -16,12 +16,10 @@ from nemeses.base import (
     ParameterError,
     Parameters,
     View,
-    absence,
     add_measurement,
     application,
     before_acting,
     messages_of,
-    refusal,
 )
 from nemeses.fault_kind import FaultKind
 from nemeses.links.grudges import links_of
@@ -71,9 +69,7 @@ class Hold(FaultKind):
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         nodes = view.backend.nodes
         self.check(parameters, nodes)
-        messages = view.backend.abilities().messages
-        if messages is None:
-            return refusal(self.name, parameters, absence(view, "messages").reason)
+        messages = messages_of(view)
         named = links_of(self.name, parameters.get("links", ""), nodes)
         links = named or tuple((a, b) for a in nodes for b in nodes if a != b)
         types = [kind for kind in parameters.get("types", "").split(",") if kind]

@@ -17,20 +17,20 @@ from cluster.backends.base import (
     NodeState,
     Probe,
 )
+from cluster.backends.terms import ONE_NODE
 from cluster.names import unknown
-from cluster.values import valueclass
 from nemeses.at_once import at_once
 from nemeses.base import (
     Injection,
     ParameterError,
     Parameters,
+    Refusal,
     View,
     add_measurement,
     application,
     before_acting,
     names_of,
     others,
-    refusal,
 )
 from nemeses.links import grudges
 from nemeses.links.grudges import links_of
@@ -60,14 +60,6 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 _LEAST_NODES = {"majorities-ring": 3, "bridge": 3}
 _SLOW_MS = 1_000.0
 """A link with more delay than this is not measured: its bytes arrive after the time-out."""
-
-
-@valueclass
-class _Cut:
-    targets: tuple[str, ...]
-    links: frozenset[Link]
-    reason: str = ""
-    """Why nothing is cut."""
 
 
 class Partition:
@@ -119,23 +111,21 @@ class Partition:
 
     async def probe(self, view: View) -> Probe:
         if len(view.backend.nodes) < 2:
-            return Probe(possible=False, reason="one node has no links", remedy="--nodes 3")
+            return ONE_NODE
         return await view.backend.probe(Ability.LINKS)
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         nodes = view.backend.nodes
         self.check(parameters, nodes)
         with before_acting():
-            cut = await _choose(view, parameters)
-        if not cut.links:
-            return refusal(self.name, parameters, cut.reason)
-        links = tuple(sorted(cut.links))
+            targets, cut = await _choose(view, parameters)
+        links = tuple(sorted(cut))
         detail: dict[str, Any] = {"cut": names_of(links)}
         try:
-            await view.backend.cut_links(cut.links)
+            await view.backend.cut_links(cut)
         except BackendError as error:  # some may be cut
             detail["error"] = str(error)
-        return application(self.name, parameters, cut.targets, detail, links)
+        return application(self.name, parameters, targets, detail, links)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """Measure that the links are silent, and that those that nobody cut still work."""
@@ -189,35 +179,36 @@ class Partition:
         return add_measurement(replace(injection, detail={}), detail, reasons)
 
 
-async def _choose(view: View, parameters: Parameters) -> _Cut:
-    """Choose the nodes and links that this partition cuts."""
+async def _choose(view: View, parameters: Parameters) -> tuple[tuple[str, ...], frozenset[Link]]:
+    """Choose the targets and the links that this partition cuts. Raises Refusal for none."""
     backend, shape = view.backend, parameters.get("shape", "isolate")
     if shape == "links":
         named = links_of(Partition.name, parameters["links"], backend.nodes)
         ends = dict.fromkeys(end for link in named for end in link)
-        return _Cut(tuple(ends), frozenset(named))
+        return tuple(ends), frozenset(named)
     direction = parameters.get("direction", next(iter(DIRECTIONS.get(shape, ())), ""))
     if shape == "isolate":
-        choice = await choose(view, parameters.get("targets", "leader"), {})
-        links = grudges.isolate(backend.nodes, choice.nodes, direction)
-        return _Cut(choice.nodes, links, choice.reason or "no node is left on the other side")
+        nodes = await choose(view, parameters.get("targets", "leader"), {})
+        if not (links := grudges.isolate(backend.nodes, nodes, direction)):
+            raise Refusal("no node is left on the other side")
+        return nodes, links
     to_follower = direction == "leader-to-follower"
     # The sides are of voters; who never votes reaches, and is reached from, all of them.
     among = backend.nodes if shape == "one-way" and not to_follower else view.controllers
     if len(among) < _LEAST_NODES.get(shape, 2):
-        return _Cut((), frozenset(), f"{len(among)} voters are too few for {shape}")
+        raise Refusal(f"{len(among)} voters are too few for {shape}")
     nodes = tuple(view.random.sample(among, len(among)))
     if shape == "one-way":
         source: str | None = nodes[0]
         if to_follower:
             source = await view.leader()
         if source is None:
-            return _Cut((), frozenset(), "no leader is known")
+            raise Refusal("no leader is known")
         target = next(node for node in nodes if node != source)
-        return _Cut((source, target), grudges.one_way([source], [target]))
+        return (source, target), grudges.one_way([source], [target])
     if shape == "halves":
-        return _Cut(nodes[: len(nodes) // 2], grudges.halves(nodes))
-    return _Cut(nodes, (grudges.bridge if shape == "bridge" else grudges.majorities_ring)(nodes))
+        return nodes[: len(nodes) // 2], grudges.halves(nodes)
+    return nodes, (grudges.bridge if shape == "bridge" else grudges.majorities_ring)(nodes)
 
 
 def _barely_passing(view: View) -> set[Link]:

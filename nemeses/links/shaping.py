@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
-from cluster.backends.abilities import LinkShape, ShapeMeasure, Shaping
-from cluster.backends.base import Backend, BackendError, Link, Probe
+from cluster.backends.abilities import LinkShape, ShapeMeasure
+from cluster.backends.base import BackendError, Link, Probe
 from cluster.backends.links.shapes import PERFECT, combine, left_effects, missing_effects
+from cluster.backends.terms import ONE_NODE
 from nemeses.at_once import at_once
 from nemeses.base import (
     Injection,
@@ -23,13 +24,14 @@ from nemeses.base import (
     Parameters,
     Refusal,
     View,
+    absence,
     add_measurement,
     application,
     before_acting,
     name_of,
     names_of,
     others,
-    refusal,
+    shaping_of,
 )
 from nemeses.fault_kind import ABOVE_ZERO, FaultKind
 from nemeses.links.grudges import one_way
@@ -70,28 +72,22 @@ class LinkFault(FaultKind):
 
     async def probe(self, view: View) -> Probe:
         if len(view.backend.nodes) < 2:
-            return Probe(possible=False, reason="one node has no links", remedy="--nodes 3")
+            return ONE_NODE
         shaping = view.backend.abilities().shaping
-        if shaping is None:
-            return Probe(possible=False, reason=_why_not(view.backend))
-        return await shaping.probe(self.shape({}))
+        return absence(view, "shaping") if shaping is None else await shaping.probe(self.shape({}))
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         """See `Fault.inject`. A link outlives its nodes: targets may be paused or dead."""
         backend = view.backend
         self.check(parameters, backend.nodes)
-        shaping = backend.abilities().shaping
-        if shaping is None:
-            return refusal(self.name, parameters, _why_not(backend))
+        shaping = shaping_of(view)
         with before_acting():
-            choice = await choose(view, parameters.get("targets", "random"), {})
-        if not choice.nodes:
-            return refusal(self.name, parameters, choice.reason)
+            nodes = await choose(view, parameters.get("targets", "random"), {})
         direction = parameters.get("direction", "both")
-        out, into = one_way(choice.nodes, backend.nodes), one_way(backend.nodes, choice.nodes)
+        out, into = one_way(nodes, backend.nodes), one_way(backend.nodes, nodes)
         links = tuple(sorted({"both": out | into, "outgoing": out, "incoming": into}[direction]))
         detail: dict[str, Any] = {"links": names_of(links)}
-        injection = application(self.name, parameters, choice.nodes, detail, links)
+        injection = application(self.name, parameters, nodes, detail, links)
         shapes = {
             link: combine([self.shape(parameters), *_others(view, injection, link)])
             for link in links
@@ -107,7 +103,7 @@ class LinkFault(FaultKind):
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         sample = _sample(view, injection, MEASURED_LINKS_MAX)
-        seen, wrong = await _verify(view.backend, sample)
+        seen, wrong = await _verify(view, sample)
         error = injection.detail.get("error")
         return add_measurement(injection, {"measured": seen}, [error, *wrong] if error else wrong)
 
@@ -116,20 +112,19 @@ class LinkFault(FaultKind):
 
         One link is measured before: a fault that ended by itself did not bite (`ended_early`).
         """
-        shaping = view.backend.abilities().shaping
-        assert shaping is not None, "it was injected"
         last = _sample(view, injection, 1)
         before: dict[str, Any] = {}
         gone: list[str] = []
         with contextlib.suppress(BackendError):  # whatever it is, it must be healed
-            before, gone = await _verify(view.backend, last) if last else ({}, [])
+            before, gone = await _verify(view, last) if last else ({}, [])
         others_do = {link: _others(view, injection, link) for link in injection.links}
         mine = self.shape(injection.parameters)
         # Not what is in force: of that a heal that failed before has left nothing to look for.
         was = {link: combine([mine, *shapes]) for link, shapes in others_do.items()}
-        await shaping.shape({link: combine(shapes) for link, shapes in others_do.items()})
+        left_to_others = {link: combine(shapes) for link, shapes in others_do.items()}
+        await shaping_of(view).shape(left_to_others)
         sample = _sample(view, injection, MEASURED_LINKS_MAX)
-        after, left = await _until_healed(view.backend, {link: was[link] for link in sample})
+        after, left = await _until_healed(view, {link: was[link] for link in sample})
         detail = {"before_heal": before, "after_heal": after} | (
             {"ended_early": gone} if gone and any(before.values()) else {}  # else none answered
         )
@@ -236,9 +231,9 @@ def _sample(view: View, injection: Injection, count: int) -> list[Link]:
     return sorted(view.random.sample(whole, min(count, len(whole))))
 
 
-async def _verify(backend: Backend, links: Sequence[Link]) -> tuple[dict[str, Any], list[str]]:
+async def _verify(view: View, links: Sequence[Link]) -> tuple[dict[str, Any], list[str]]:
     """Measure links against the shapes in force: what was seen, and what is wrong."""
-    shaping = _shaping(backend)
+    shaping = shaping_of(view)
     if not links:
         return {}, ["no link could be measured, as nothing passes any"]
     shaped = shaping.shapes()
@@ -255,10 +250,10 @@ async def _verify(backend: Backend, links: Sequence[Link]) -> tuple[dict[str, An
 
 
 async def _until_healed(
-    backend: Backend, was: Mapping[Link, LinkShape]
+    view: View, was: Mapping[Link, LinkShape]
 ) -> tuple[dict[str, Any], list[str]]:
     """Measure until nothing is left of these shapes; what was held back needs time to arrive."""
-    shaping, loop = _shaping(backend), asyncio.get_running_loop()
+    shaping, loop = shaping_of(view), asyncio.get_running_loop()
     deadline_s = loop.time() + _HEALED_TIMEOUT_S
     while True:
         shaped = shaping.shapes()
@@ -274,17 +269,6 @@ async def _until_healed(
         if not left or loop.time() >= deadline_s:
             return {name_of(link): _json(measure) for link, measure in seen.items()}, left
         await asyncio.sleep(_RETRY_S)
-
-
-def _shaping(backend: Backend) -> Shaping:
-    shaping = backend.abilities().shaping
-    assert shaping is not None, "links were shaped"
-    return shaping
-
-
-def _why_not(backend: Backend) -> str:
-    known = backend.abilities().missing.get("shaping")
-    return known or f"backend {backend.name} can shape links only once it is up"
 
 
 def _json(measure: ShapeMeasure) -> dict[str, float]:

@@ -17,7 +17,7 @@ from cluster.node.kraft.messages import DescribeQuorumResponse
 from cluster.systems.base import Listeners
 from nemeses.active_faults import hit
 from nemeses.base import Injection, Parameters, View, addresses_of, roles_of
-from nemeses.node_fault import SINCE_MS, Seen, SlowNodeFault, end
+from nemeses.node_fault import SINCE_MS, Seen, SlowNodeFault, end, noted
 from nemeses.queries import POLL_S, leading, until
 from nemeses.quorum.membership import changes, directories, endpoint_of, is_dynamic, node_id
 
@@ -54,11 +54,9 @@ class AddressChange(SlowNodeFault):
 
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Wait until the leader names the new port."""
-        detail = dict(injection.detail["nodes"].get(node, {}))
-        if "to" not in detail:
-            return Seen(detail)  # it did not come up there, as was noted
+        detail = noted(injection, node)
         if await listens(view.backend, node, detail["from"]):
-            return Seen(detail, f"{node} still listens at port {detail['from']}")
+            return Seen(wrong=f"{node} still listens at port {detail['from']}")
         loop = asyncio.get_running_loop()
         streak: _Streak | None = None
         end_s = loop.time() + GIVEN_UP_S
@@ -68,12 +66,12 @@ class AddressChange(SlowNodeFault):
                 await backend.state(node) is NodeState.DEAD
                 or backend.incarnation(node) != detail["incarnation"]
             ):
-                return Seen({**detail, "state": "ended"})  # by itself, or another fault took it
+                return Seen({"state": "ended"})  # by itself, or another fault took it
             found = await leading(view)
             if found is not None and not _must_name(found[1], node):
-                return Seen({**detail, "named": False})
+                return Seen({"named": False})
             if found is not None and endpoint_of(view, found[1], node)[1] == detail["to"]:
-                return Seen({**detail, "named": True})
+                return Seen({"named": True})
             streak = _Streak.extend(streak, view, node, found, loop.time())
             if streak is not None and streak.proves(loop.time()):
                 why = (
@@ -82,11 +80,11 @@ class AddressChange(SlowNodeFault):
                     f"{KNOWN_S:g} s: other voters do not reach it"
                 )
                 return Seen(
-                    {**detail, "named": False},
+                    {"named": False},
                     violation={"kind": "address-unknown", "explanation": why},
                 )
             await asyncio.sleep(POLL_S)
-        return Seen(detail, f"no leader named port {detail['to']} of {node} in {GIVEN_UP_S:g} s")
+        return Seen(wrong=f"no leader named port {detail['to']} of {node} in {GIVEN_UP_S:g} s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +183,8 @@ class RoleChange(SlowNodeFault):
         await view.backend.start(node)
         return Seen({"incarnation": view.backend.incarnation(node)})
 
-    async def bites(self, view: View, node: str, injection: Injection) -> Seen:
+    async def bites(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
         """Wait until it serves clients, and try the port of its controller."""
-        detail = dict(injection.detail["nodes"].get(node, {}))
-        if "incarnation" not in detail:
-            return Seen(detail)  # it was not started, as was noted
         client = view.backend.endpoint(node, "CLIENT").port
 
         async def serves() -> bool | None:
@@ -197,10 +192,10 @@ class RoleChange(SlowNodeFault):
             return dead or await listens(view.backend, node, client) or None
 
         if not await until(serves, SERVES_S):
-            return Seen(detail, f"{node} serves no clients {SERVES_S:g} s after its start")
+            return Seen(wrong=f"{node} serves no clients {SERVES_S:g} s after its start")
         if await listens(view.backend, node):
-            return Seen(detail, f"{node} still listens as a controller")
-        return Seen(detail)
+            return Seen(wrong=f"{node} still listens as a controller")
+        return Seen()
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """End what lives, give the roles back, start it unless another fault holds it down."""

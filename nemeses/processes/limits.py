@@ -9,7 +9,7 @@ from cluster.backends.base import BackendError, ClientNetwork, NodeState, Probe
 from cluster.node.kraft.messages import DescribeQuorumRequest
 from cluster.node.ports import Failure
 from nemeses.base import Injection, View, absence, limits_of
-from nemeses.node_fault import NodeFault, Seen, alive, ended_itself, start_if_dead
+from nemeses.node_fault import NodeFault, Seen, alive, ended_itself, noted, start_if_dead
 from nemeses.queries import request
 
 LIMITS = ("descriptors", "file-size")
@@ -60,10 +60,7 @@ class Limit(NodeFault):
 
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Measure the effect of the limit: that it is in force does not show an effect."""
-        detail = dict(injection.detail["nodes"].get(node, {}))
         name, value = _requested_limit(injection.detail["chosen"][node])
-        if "incarnation" not in detail:
-            return Seen(detail)  # it was not set, as was noted
         try:
             if name == "descriptors":
                 seen = await _refuses_connections(view, node, value)
@@ -75,9 +72,10 @@ class Limit(NodeFault):
         # A process that ended by itself was hit. It may be gone, or going, whatever it shows: the
         # kernel lifts the file size limit of one that exits while it writes its account of it
         # (kernel/acct.c).
-        if seen.wrong and await ended_itself(view, node, detail["incarnation"], NOTICED_S):
-            return Seen({**detail, "ended_itself": True})
-        return Seen({**detail, **seen.detail}, seen.wrong)
+        incarnation = noted(injection, node)["incarnation"]
+        if seen.wrong and await ended_itself(view, node, incarnation, NOTICED_S):
+            return Seen({"ended_itself": True})
+        return seen
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Set the limits that the process had before; a process started since has its own."""
@@ -97,7 +95,7 @@ class Limit(NodeFault):
             return lives
         name, value = _requested_limit(injection.detail["chosen"][node])
         now = (await limits_of(view).measure(node, name)).soft
-        if now == value != injection.detail["nodes"].get(node, {}).get("before"):
+        if now == value != noted(injection, node).get("before"):
             return Seen({"now": now}, f"{node}: the limit is still {now}")
         return Seen({"now": now, **lives.detail}, lives.wrong)
 

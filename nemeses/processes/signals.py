@@ -13,18 +13,17 @@ from typing import Any, ClassVar, get_args
 from cluster.backends.abilities import Keep
 from cluster.backends.base import Ability, Backend, BackendError, NodeState, ProcessIdentity
 from nemeses.active_faults import GRACEFUL_RESTART, keeper, refusals
-from nemeses.at_once import at_once
 from nemeses.base import (
     Injection,
     Parameters,
+    Refusal,
     View,
     add_measurement,
     application,
     before_acting,
-    refusal,
 )
 from nemeses.fault_kind import FaultKind
-from nemeses.node_fault import is_first_heal, start_if_dead
+from nemeses.node_fault import is_first_heal, on_each, start_if_dead
 from nemeses.targets import choose
 
 
@@ -39,26 +38,24 @@ class ProcessFault(FaultKind):
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         self.check(parameters, view.backend.nodes)
         if reason := self.lacking(view, parameters):
-            return refusal(self.name, parameters, reason)
+            raise Refusal(reason)
         backend = view.backend
         with before_acting():
             unable = {
                 **self.unable(view, parameters),
                 **await refusals(self.rule(parameters), backend),
             }
-            choice = await choose(view, parameters.get("targets", "random"), unable)
-            before = {node: _name(await backend.process(node)) for node in choice.nodes}
-        if not choice.nodes:
-            return refusal(self.name, parameters, choice.reason)
+            nodes = await choose(view, parameters.get("targets", "random"), unable)
+            before = {node: _name(await backend.process(node)) for node in nodes}
         if dead := [node for node, process in before.items() if process is None]:
             # No row of the table lets a fault act on a process that is gone: it would have no
             # effect of its own, and show the state that another one brought about.
-            return refusal(self.name, parameters, f"{', '.join(dead)} died meanwhile")
-        errors = await _for_each(choice.nodes, lambda node: self.apply(backend, node, parameters))
+            raise Refusal(f"{', '.join(dead)} died meanwhile")
+        errors = await _for_each(nodes, lambda node: self.apply(backend, node, parameters))
         detail = {"processes_before": before, **self.extra_detail(backend, parameters)}
         if errors:
             detail["errors"] = errors
-        return application(self.name, parameters, choice.nodes, detail)
+        return application(self.name, parameters, nodes, detail)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         states = {node: await view.backend.state(node) for node in injection.targets}
@@ -278,16 +275,7 @@ class Restart(ProcessFault):
 
 async def _for_each(nodes: Iterable[str], act: Callable[[str], Awaitable[None]]) -> dict[str, str]:
     """Act on all nodes at once; returns what went wrong, by node."""
-
-    async def guard(node: str) -> tuple[str, str] | None:
-        try:
-            await act(node)
-        except BackendError as error:
-            return node, str(error)
-        return None
-
-    results = await at_once(guard(node) for node in nodes)
-    return dict(result for result in results if result is not None)
+    return {node: seen.wrong for node, seen in (await on_each(nodes, act)).items() if seen.wrong}
 
 
 def _measure(injection: Injection, states: dict[str, NodeState], wrong: Sequence[str]) -> Injection:

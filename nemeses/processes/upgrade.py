@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
 
 from cluster.backends.base import Ability, Backend, NodeState
-from nemeses.base import Injection, Parameters, View, absence, releases_of
+from nemeses.base import Injection, Parameters, Refusal, View, releases_of
 from nemeses.node_fault import TOOK_MS
 from nemeses.processes.signals import ProcessFault
 from nemeses.queries import until
@@ -46,33 +46,27 @@ class Upgrade(ProcessFault):
     choices: ClassVar = {"to": tuple(STEPS)}
     favourites = ("random", "leader", "follower")
 
-    def lacking(self, view: View, parameters: Parameters) -> str:  # noqa: ARG002  (contract)
-        """Say that nodes are of one release, where they are."""
-        alone = view.backend.abilities().releases is None
-        return str(absence(view, "releases").reason) if alone else ""
-
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         """See `Fault.inject`. Waits for its turn, and for a node that it may act on."""
 
         async def attempt() -> Injection | None:
             begun_s = loop.time()
-            injection = await super(Upgrade, self).inject(view, parameters)
-            if not injection.applied:
-                refused.append(injection)
+            try:
+                injection = await super(Upgrade, self).inject(view, parameters)
+            except Refusal as refusal:
+                refused.append(refusal)
                 return None
             took_ms = round((loop.time() - begun_s) * 1000)
             return replace(injection, detail={**injection.detail, TOOK_MS: took_ms})
 
         loop = asyncio.get_running_loop()
-        refused: list[Injection] = []
-        if view.backend.abilities().releases is None:
-            return await super().inject(view, parameters)
+        refused: list[Refusal] = []
         async with _turns.setdefault(view.backend, asyncio.Lock()):
             before = self._names_after(view, 0)
             wanted = self._names_after(view, STEPS[parameters.get("to", "next")])
             injection = await until(attempt, LEGAL_WITHIN_S)
         if injection is None:
-            return refused[-1]
+            raise refused[-1]
         detail = {
             "from": {node: before[node] for node in injection.targets},
             "to": {node: wanted[node] for node in injection.targets},

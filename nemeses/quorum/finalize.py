@@ -11,10 +11,10 @@ from nemeses.base import (
     Injection,
     ParameterError,
     Parameters,
+    Refusal,
     View,
     add_measurement,
     application,
-    refusal,
 )
 from nemeses.fault_kind import FaultKind
 from nemeses.queries import until
@@ -89,7 +89,7 @@ class Finalize(FaultKind):
 
         await until(attempt, DONE_WITHIN_S)
         if not answers:
-            return refusal(self.name, parameters, "no leader says which levels it supports")
+            raise Refusal("no leader says which levels it supports")
         return application(self.name, parameters, (), detail)
 
     async def verify(self, view: View, injection: Injection) -> Injection:

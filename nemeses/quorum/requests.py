@@ -13,12 +13,12 @@ from cluster.backends.base import NodeState
 from nemeses.base import (
     Injection,
     Parameters,
+    Refusal,
     View,
-    absence,
     add_measurement,
     application,
     before_acting,
-    refusal,
+    requests_of,
 )
 from nemeses.fault_kind import FaultKind
 from nemeses.queries import describe, epoch_of, leading, until
@@ -36,16 +36,12 @@ class _Request(FaultKind):
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         self.check(parameters, view.backend.nodes)
-        requests = view.backend.abilities().requests
-        if requests is None:
-            return refusal(self.name, parameters, absence(view, "requests").reason)
+        requests = requests_of(view)
         with before_acting():
             states = {node: await view.backend.state(node) for node in view.backend.nodes}
             unable = {n: f"it is {s}" for n, s in states.items() if s is not NodeState.RUNNING}
-            choice = await choose(view, parameters.get("targets", self.target), unable)
-        if not choice.nodes:
-            return refusal(self.name, parameters, choice.reason)
-        return await self.send(view, requests, parameters, choice.nodes)
+            nodes = await choose(view, parameters.get("targets", self.target), unable)
+        return await self.send(view, requests, parameters, nodes)
 
     async def send(
         self, view: View, requests: Requests, parameters: Parameters, nodes: tuple[str, ...]
@@ -71,7 +67,7 @@ class Resign(_Request):
         asked = {node: await describe(view, node) for node in nodes}
         epochs = {node: quorum.leader_epoch for node, quorum in asked.items() if quorum is not None}
         if not epochs:
-            return refusal(self.name, parameters, f"{', '.join(nodes)} does not lead")
+            raise Refusal(f"{', '.join(nodes)} does not lead")
         with before_acting():  # nothing is left of a signal to the nodes before one that died
             for node in epochs:
                 await requests.send(node, "resign")
@@ -129,8 +125,7 @@ class Snapshot(_Request):
         return application(self.name, parameters, nodes, {"snapshots_before": before})
 
     async def verify(self, view: View, injection: Injection) -> Injection:
-        requests = view.backend.abilities().requests
-        assert requests is not None, "it was injected"
+        requests = requests_of(view)
         before = injection.detail["snapshots_before"]
 
         async def newer() -> dict[str, str] | None:

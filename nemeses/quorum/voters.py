@@ -25,11 +25,11 @@ from nemeses.base import (
     Injection,
     ParameterError,
     Parameters,
+    Refusal,
     View,
     add_measurement,
     application,
     before_acting,
-    refusal,
 )
 from nemeses.fault_kind import FaultKind
 from nemeses.queries import leading, until
@@ -105,10 +105,10 @@ class Voters(FaultKind):
             if change == "upgrade":
                 return application(self.name, parameters, (), {"committed": upgraded is not None})
             if upgraded is None:
-                return refusal(self.name, parameters, "kraft.version 1 was not finalized in time")
+                raise Refusal("kraft.version 1 was not finalized in time")
             found = await leading(view)
             if found is None:
-                return refusal(self.name, parameters, "no leader is known")
+                raise Refusal("no leader is known")
             return await self._change(view, parameters, change, found[1])
 
     async def _change(
@@ -117,12 +117,9 @@ class Voters(FaultKind):
         voters = directories(quorum)
         with before_acting():
             unable = await _unable(view, voters, joins=change == "add")
-            choice = await choose(view, parameters.get("targets", "random"), unable)
-        if not choice.nodes:
-            return refusal(self.name, parameters, choice.reason)
-        node = choice.nodes[0]
+            (node,) = await choose(view, parameters.get("targets", "random"), unable)
         if change != "add" and (reason := _too_few(view, node, voters)):
-            return refusal(self.name, parameters, reason)
+            raise Refusal(reason)
         before = voters.get(node_id(node))
         detail = {
             "voters_before": sorted(f"n{voter}" for voter in voters),

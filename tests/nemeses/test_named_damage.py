@@ -9,6 +9,7 @@ from cluster.backends.abilities import Damage
 from cluster.backends.base import BackendError, NodeState
 from cluster.systems.base import Damageable
 from nemeses.disks.damage import READ_MOST
+from nemeses.drive import inject
 from nemeses.registry import FAULTS
 
 
@@ -73,16 +74,16 @@ def faulted(place, fault, *targets):
         view = SimpleNamespace(
             backend=place,
             active=[],
+            bound_s=None,
             controllers=place.nodes,
             random=SimpleNamespace(random=lambda: 0.5),
         )
         seen = []
         for target in targets:
-            injected = await FAULTS[fault].inject(view, {"targets": f"node:{target}"})
-            seen.append(injected)
-            if injected.applied:
-                seen[-1] = await FAULTS[fault].verify(view, injected)
+            seen.append(await inject(view, fault, {"targets": f"node:{target}"}))
+            if seen[-1].applied:
                 await FAULTS[fault].heal(view, seen[-1])
+            view.active.clear()
         return seen
 
     return asyncio.run(body())
