@@ -10,7 +10,7 @@ import asyncio
 import socket
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from cluster.backends.abilities import Abilities, Host
 from cluster.backends.base import Ability, BackendError, Link, LinkMeasure, NodeState, Probe
@@ -96,6 +96,10 @@ class HostedBackend(ProcessBackend):
 
     async def wait_until_lost(self) -> str:
         return await self.provider.wait_until_lost()
+
+    async def read_trace(self, node: str, offset: int) -> bytes:
+        source = self.system.trace_source(PurePath())
+        return await self.provider.read_from(node, source, offset)
 
     def abilities(self) -> Abilities:
         """See `Backend.abilities`; without any before `up`."""

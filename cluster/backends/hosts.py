@@ -29,11 +29,14 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from cluster.backends.abilities import Host
-from cluster.backends.agent.channel import Caller
+from cluster.backends.abilities import Completed, Host
+from cluster.backends.agent import channel
+from cluster.backends.agent.channel import ASK_S, Caller
+from cluster.backends.agent.frames import Message
 from cluster.backends.base import NodeState, ProcessIdentity
+from cluster.backends.localhost import read_here, write_files
 from cluster.values import valueclass
 
 T = TypeVar("T")
@@ -96,6 +99,26 @@ class AgentHost(Host, Caller, Protocol):
     """A host with an agent."""
 
 
+class ByAgent:
+    """What its agent does for a host (`AgentHost`)."""
+
+    @property
+    def agent(self) -> Caller:
+        """What reaches it."""
+        raise NotImplementedError
+
+    async def run(
+        self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
+    ) -> Completed:
+        """See `Host.run`."""
+        return await channel.run(self, command, stdin, timeout_s)
+
+    async def call(
+        self, do: str, payload: bytes = b"", *, timeout_s: float | None = ASK_S, **fields: Any
+    ) -> Message:
+        return await self.agent.call(do, payload, timeout_s=timeout_s, **fields)
+
+
 class HostProvider(Protocol):
     """Makes one host for each node and runs processes there. Nothing happens before `create`."""
 
@@ -113,8 +136,9 @@ class HostProvider(Protocol):
         Raises BackendError after it removed what it had made. Cancelled: `tear_down` follows.
         """
 
-    def ports(self, node: str) -> HostPorts:
+    def ports(self, node: str) -> HostPorts:  # noqa: ARG002  (some depend on it)
         """Choose where the node listens; the default fits a host that nobody else uses."""
+        return HostPorts()
 
     async def put(self, node: str, files: Mapping[str, bytes]) -> None:
         """Write files, by path relative to the node's folder; parents are made. BackendError."""
@@ -133,11 +157,15 @@ class HostProvider(Protocol):
     async def fetch(self, node: str, destination: Path) -> None:
         """Let `destination` here hold an ended node's folder as it is now. Raises BackendError."""
 
+    async def read_from(self, node: str, path: PurePath, offset: int) -> bytes:
+        """Read a file of the node's folder from an offset on; empty where there is none."""
+
     async def connect(self, host: str, port: int) -> socket.socket:
         """Open a TCP connection from the harness to a host's address; non-blocking, OSError.
 
-        `plain_connect` where the harness's machine has a route there.
+        As any program does where the harness's machine has a route there.
         """
+        return await plain_connect(host, port)
 
     async def wait_until_lost(self) -> str:
         """See `Backend.wait_until_lost`."""
@@ -150,6 +178,26 @@ class HostProvider(Protocol):
 
         Called when `tear_down` is cancelled. Never raises; `kraftprobe cleanup` finds the rest.
         """
+
+
+class FoldersHere(HostProvider, Protocol):
+    """Has the nodes' folders in the run folder, at the same path inside the hosts."""
+
+    run_folder: Path
+
+    def folder(self, node: str) -> Path:
+        """Locate the folder of a node."""
+        return self.run_folder / "nodes" / node
+
+    async def put(self, node: str, files: Mapping[str, bytes]) -> None:
+        write_files(node, self.folder(node), files)
+
+    async def fetch(self, node: str, destination: Path) -> None:
+        """See `HostProvider.fetch`: the files are here already, and this user's."""
+        assert self.folder(node) == destination, "the run folder's own"
+
+    async def read_from(self, node: str, path: PurePath, offset: int) -> bytes:
+        return read_here(self.folder(node) / path, offset)
 
 
 async def all_of(acts: Iterable[Awaitable[T]]) -> list[T]:

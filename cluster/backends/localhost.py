@@ -65,6 +65,16 @@ def write_files(node: str, folder: Path, files: Mapping[str, bytes]) -> None:
         raise BackendError(f"{node}: {error}") from error
 
 
+def read_here(path: Path, offset: int) -> bytes:
+    """Read a file from an offset on; empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
 def unpack(packed: bytes, destination: Path) -> None:
     """Unpack a tar archive of plain files and folders. Raises BackendError."""
     try:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cluster.backends.base import Backend
 from cluster.backends.terms import Need
 from cluster.systems.base import System
 from cluster.values import valueclass
 from extensions import Registry
+
+if TYPE_CHECKING:
+    from cluster.backends.hosts import HostProvider
 
 
 @valueclass
@@ -48,14 +52,18 @@ def _local(asked: BackendRequest) -> Backend:
     return LocalBackend(asked.system, asked.folder, asked.nodes, asked.run_id, needs=asked.needs)
 
 
-def _netns(asked: BackendRequest) -> Backend:
+def _hosted(provider: HostProvider, asked: BackendRequest) -> Backend:
     from cluster.backends.hosted import HostedBackend  # noqa: PLC0415
-    from cluster.backends.netns.netns_hosts import NetnsProvider  # noqa: PLC0415
 
-    provider = NetnsProvider(asked.folder, asked.run_id)
     return HostedBackend(
         provider, asked.system, asked.folder, asked.nodes, asked.run_id, needs=asked.needs
     )
+
+
+def _netns(asked: BackendRequest) -> Backend:
+    from cluster.backends.netns.netns_hosts import NetnsProvider  # noqa: PLC0415
+
+    return _hosted(NetnsProvider(asked.folder, asked.run_id), asked)
 
 
 def _docker(asked: BackendRequest) -> Backend:
@@ -68,13 +76,11 @@ def _docker(asked: BackendRequest) -> Backend:
 
 def _ssh(asked: BackendRequest) -> Backend:
     from cluster.backends.ssh.inventory import read_inventory  # noqa: PLC0415
-    from cluster.backends.ssh.ssh_backend import SshBackend  # noqa: PLC0415
+    from cluster.backends.ssh.ssh_hosts import SshProvider  # noqa: PLC0415
 
     assert asked.inventory is not None, "the plan was checked"
     inventory = read_inventory(asked.inventory)
-    return SshBackend(
-        inventory, asked.system, asked.folder, asked.nodes, asked.run_id, needs=asked.needs
-    )
+    return _hosted(SshProvider(inventory, asked.folder, asked.run_id), asked)
 
 
 def _sim(asked: BackendRequest) -> Backend:

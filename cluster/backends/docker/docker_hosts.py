@@ -36,20 +36,15 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any
 
 import docker
 from docker.models.containers import Container
 from docker.types import LogConfig, Mount
 
-from cluster.backends.abilities import Completed
-from cluster.backends.agent import channel
-from cluster.backends.agent.channel import ASK_S, Channel
-from cluster.backends.agent.frames import Message
+from cluster.backends.agent.channel import Caller, Channel
 from cluster.backends.base import BackendError, NodeState
 from cluster.backends.dependencies import PACKAGE
 from cluster.backends.docker import engine, enter, rootfs
@@ -64,8 +59,7 @@ from cluster.backends.docker.process import (
     wait_executed,
 )
 from cluster.backends.docker.user_image import at_rest, variables
-from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts, all_of, plain_connect
-from cluster.backends.localhost import write_files
+from cluster.backends.hosts import NODE_OUTPUT, AgentHost, ByAgent, FoldersHere, all_of
 from cluster.backends.machine import clocks
 from cluster.backends.processes.records import TRIAL, labels
 from cluster.backends.terms import NoPlaceError
@@ -82,8 +76,8 @@ mounted there by then is seen inside."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DockerHost:
-    """One node's container (`cluster.backends.hosts.AgentHost`)."""
+class DockerHost(ByAgent):
+    """One node's container, in which commands run as its root unless it is `as_node`."""
 
     node: str
     address: str
@@ -107,16 +101,9 @@ class DockerHost:
         await self.channel.close()
         await self.user_channel.close()
 
-    async def run(
-        self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
-    ) -> Completed:
-        """Run it in the container, as its root unless it is `as_node`."""
-        return await channel.run(self, command, stdin, timeout_s)
-
-    async def call(
-        self, do: str, payload: bytes = b"", *, timeout_s: float | None = ASK_S, **fields: Any
-    ) -> Message:
-        return await self.channel.call(do, payload, timeout_s=timeout_s, **fields)
+    @property
+    def agent(self) -> Caller:
+        return self.channel
 
     async def pid(self) -> int | None:
         """Name the node's process by its number in the container."""
@@ -126,7 +113,7 @@ class DockerHost:
         return process.inner_pid
 
 
-class DockerProvider:
+class DockerProvider(FoldersHere):
     """See `cluster.backends.hosts.HostProvider`."""
 
     name = "docker"
@@ -145,7 +132,7 @@ class DockerProvider:
     ) -> None:
         """`reads`, `image`: those of the system."""
         self.run_id = run_id
-        self._run_folder = run_folder.absolute()
+        self.run_folder = run_folder.absolute()
         self._say = say
         self._prepare_folder = prepare_folder
         self._reads = tuple(reads)
@@ -184,12 +171,6 @@ class DockerProvider:
         except BackendError as error:
             raise NoPlaceError(str(error)) from error
 
-    def ports(self, node: str) -> HostPorts:  # noqa: ARG002  (contract)
-        return HostPorts()
-
-    async def put(self, node: str, files: Mapping[str, bytes]) -> None:
-        write_files(node, Path(self.hosts[node].folder), files)
-
     async def start(
         self, node: str, command: Sequence[str], environment: Mapping[str, str], output: str
     ) -> ExecProcess:
@@ -200,20 +181,12 @@ class DockerProvider:
             words = await self._entering(host, host.root, command, environment)
             environment, user = {}, _ROOT
         exec_id, pid = await in_thread(self._exec, host.container, words, environment, user)
-        written = Path(host.folder) / output
+        written = self.folder(node) / output
         process = ExecProcess(self._connect(), exec_id, pid, host, written, self.run_id)
         self._started.append(process)
         if output == NODE_OUTPUT:
             self._nodes[node] = process
         return process
-
-    async def fetch(self, node: str, destination: Path) -> None:
-        """See `HostProvider.fetch`: the files are here already, and this user's."""
-        assert Path(self.hosts[node].folder) == destination, "mounted from the run folder"
-
-    async def connect(self, host: str, port: int) -> socket.socket:
-        """Connect over the bridge, which this machine has an address on."""
-        return await plain_connect(host, port)
 
     async def tear_down(self) -> None:
         for host in self.hosts.values():
@@ -232,11 +205,11 @@ class DockerProvider:
         return self._left_behind(f"the docker engine is gone: {await engine.until_gone()}")
 
     def _left_behind(self, why: str) -> str:
-        runs = self._run_folder.parent.parent
+        runs = self.run_folder.parent.parent
         cleanup, check = "kraftprobe cleanup", ""
         if not self.run_id.startswith(TRIAL):
             cleanup += f" --runs {runs}"
-            check = f"; what was recorded is kept: kraftprobe check {self._run_folder}"
+            check = f"; what was recorded is kept: kraftprobe check {self.run_folder}"
         made = len(self.hosts) * (1 if self._image_of_nodes is None else 2)
         things = f"{made} containers kraftprobe-{self.run_id}-*"
         return f"{why}; {things} may be left: once it runs again, {cleanup}{check}"
@@ -254,7 +227,7 @@ class DockerProvider:
     # -- parts -----------------------------------------------------------------------------------
 
     def _labels(self) -> dict[str, str]:
-        return {**engine.marks(self.run_id), engine.FOLDER_LABEL: str(self._run_folder)}
+        return {**engine.marks(self.run_id), engine.FOLDER_LABEL: str(self.run_folder)}
 
     def _connect(self) -> docker.DockerClient:
         if self._client is None:
@@ -262,7 +235,7 @@ class DockerProvider:
         return self._client
 
     async def _make_host(self, image: str, network: Network, node: str) -> DockerHost:
-        folder = self._run_folder / "nodes" / node
+        folder = self.folder(node)
         folder.mkdir(parents=True, exist_ok=True)
         if self._prepare_folder is not None:
             await self._prepare_folder(node, folder)

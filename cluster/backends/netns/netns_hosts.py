@@ -24,15 +24,11 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any
 
-from cluster.backends.abilities import Completed
 from cluster.backends.agent import channel
-from cluster.backends.agent.channel import ASK_S, Caller, Channel, Stream
-from cluster.backends.agent.frames import Message
+from cluster.backends.agent.channel import Caller, Channel, Stream
 from cluster.backends.base import BackendError, NodeState, ProcessIdentity
-from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts, all_of, connect_by
-from cluster.backends.localhost import write_files
+from cluster.backends.hosts import NODE_OUTPUT, AgentHost, ByAgent, FoldersHere, all_of, connect_by
 from cluster.backends.machine import clocks
 from cluster.backends.packages import install
 from cluster.backends.processes.labelled import end_escaped
@@ -66,8 +62,8 @@ class Namespaces:
 
 
 @valueclass
-class NetnsHost:
-    """One node's namespaces (`cluster.backends.hosts.AgentHost`)."""
+class NetnsHost(ByAgent):
+    """One node's namespaces, in whose network its agent runs commands as root of it."""
 
     node: str
     address: str
@@ -81,30 +77,23 @@ class NetnsHost:
         """Pid of the process that keeps the network namespace open."""
         return self.namespaces.agent.pid
 
-    async def run(
-        self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
-    ) -> Completed:
-        """Run it in the node's network namespace, as root of it."""
-        return await channel.run(self, command, stdin, timeout_s)
-
-    async def call(
-        self, do: str, payload: bytes = b"", *, timeout_s: float | None = ASK_S, **fields: Any
-    ) -> Message:
-        return await self.namespaces.channel.call(do, payload, timeout_s=timeout_s, **fields)
+    @property
+    def agent(self) -> Caller:
+        return self.namespaces.channel
 
     async def pid(self) -> int | None:
         """Name the node's process; host and harness number processes alike."""
         return self.provider.node_pid(self.node)
 
 
-class NetnsProvider:
+class NetnsProvider(FoldersHere):
     """See `cluster.backends.hosts.HostProvider`."""
 
     name = "netns"
 
     def __init__(self, run_folder: Path, run_id: str) -> None:
         self.run_id = run_id
-        self._run_folder = run_folder.absolute()
+        self.run_folder = run_folder.absolute()
         self._privileged = may_make_namespaces()
         self._hub: Namespaces | None = None
         self._sockets: socket.socket | None = None
@@ -132,18 +121,10 @@ class NetnsProvider:
             raise
         return dict(self._hosts)
 
-    def ports(self, node: str) -> HostPorts:  # noqa: ARG002  (contract)
-        return HostPorts()
-
-    async def put(self, node: str, files: Mapping[str, bytes]) -> None:
-        write_files(node, Path(self._hosts[node].folder), files)
-
     async def start(
         self, node: str, command: Sequence[str], environment: Mapping[str, str], output: str
     ) -> LocalProcess:
-        host = self._hosts[node]
-        folder = Path(host.folder)
-        inside = self.entering(host.holder)
+        folder, inside = self.folder(node), self.entering(self._hosts[node].holder)
         process = await LocalProcess.start(
             (*inside, "sh", "-c", _ENTER_FOLDER, str(folder), *command),
             folder,
@@ -155,10 +136,6 @@ class NetnsProvider:
         if output == NODE_OUTPUT:
             self._nodes[node] = process
         return process
-
-    async def fetch(self, node: str, destination: Path) -> None:
-        """See `HostProvider.fetch`: also what lies below a mount in the namespaces is here."""
-        assert Path(self._hosts[node].folder) == destination, "the run folder's own"
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """Connect from the hub's namespace; also when interrupted, no socket is left unclaimed."""
@@ -219,14 +196,14 @@ class NetnsProvider:
     async def _start_hub(self) -> Namespaces:
         ours, theirs = socket.socketpair()
         self._sockets = ours
-        self._run_folder.mkdir(parents=True, exist_ok=True)
+        self.run_folder.mkdir(parents=True, exist_ok=True)
         ours.setblocking(False)  # noqa: FBT003  (takes no keyword)
         user = () if self._privileged else ("--user", "--map-root-user")
         # Slave: what another run unmounts is not kept mounted here, and its daemon ends.
         unshare = ("unshare", *user, "--net", "--mount", "--propagation", "slave", "--")
         with theirs:
             try:
-                return await self._start_agent("netns", unshare, self._run_folder, theirs)
+                return await self._start_agent("netns", unshare, self.run_folder, theirs)
             except BackendError as error:
                 lines = tail_of(self._output())
                 if not lines:  # nothing was refused: the machine is busy
@@ -267,7 +244,7 @@ class NetnsProvider:
         return namespaces
 
     async def _make_host(self, node: str) -> NetnsHost:
-        folder = self._run_folder / "nodes" / node
+        folder = self.folder(node)
         folder.mkdir(parents=True, exist_ok=True)
         inside = (*self._inside_hub(), "unshare", "--net", "--")
         namespaces = await self._start_agent(node, inside, folder)
@@ -277,7 +254,7 @@ class NetnsProvider:
 
     def _record(self, role: str, identity: ProcessIdentity | None) -> None:
         if identity is not None:
-            record_process(self._run_folder, RecordedProcess(self.run_id, role, identity))
+            record_process(self.run_folder, RecordedProcess(self.run_id, role, identity))
 
     async def _connect_host(self, hub: Namespaces, host: NetnsHost) -> None:
         outer = f"kp-{host.node}"
@@ -316,7 +293,7 @@ class NetnsProvider:
         return socket.socket(fileno=numbers[0])
 
     def _output(self) -> Path:
-        return self._run_folder / "netns.log"
+        return self.run_folder / "netns.log"
 
 
 def _close_unclaimed(opening: asyncio.Task[socket.socket]) -> None:

@@ -27,6 +27,7 @@ from cluster.backends.base import (
     ProcessIdentity,
 )
 from cluster.backends.hosts import StartedProcess
+from cluster.backends.localhost import read_here
 from cluster.backends.processes.labelled import end_escaped
 from cluster.backends.processes.records import (
     RecordedProcess,
@@ -365,8 +366,7 @@ class ProcessBackend:
 
     async def read_trace(self, node: str, offset: int) -> bytes:
         """See `Backend.read_trace`; the node's folder is on this machine."""
-        source = self.system.trace_source(self.node_folder(node))
-        return _read_from(Path(source), offset)
+        return read_here(Path(self.system.trace_source(self.node_folder(node))), offset)
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -507,12 +507,3 @@ def full_disk(folder: Path) -> str:
         return ""
     full = free_bytes < ROOM_BYTES_MIN
     return f"the disk of {folder} is full ({free_bytes >> 10} KiB are free): make room" * full
-
-
-def _read_from(path: Path, offset: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            return file.read()
-    except FileNotFoundError:
-        return b""

@@ -31,16 +31,16 @@ import paramiko
 
 from cluster.backends.abilities import Completed
 from cluster.backends.agent import channel
-from cluster.backends.agent.channel import ASK_S
-from cluster.backends.agent.frames import Message
+from cluster.backends.agent.channel import Caller
 from cluster.backends.base import BackendError, NodeState, ProcessIdentity
 from cluster.backends.hosts import (
     NODE_OUTPUT,
     AgentHost,
+    ByAgent,
     HostPorts,
+    HostProvider,
     all_of,
     call_whole,
-    plain_connect,
 )
 from cluster.backends.localhost import unpack
 from cluster.backends.processes.records import last_lines
@@ -60,8 +60,8 @@ _TAIL_BYTES = 4096
 
 
 @valueclass
-class SshHost:
-    """One host (`cluster.backends.hosts.AgentHost`)."""
+class SshHost(ByAgent):
+    """One host."""
 
     node: str
     address: str
@@ -81,10 +81,9 @@ class SshHost:
             raise BackendError(f"{self.node}: refused to filter the harness's own address")
         return await channel.run(self.session, command, stdin, timeout_s, wait=True)
 
-    async def call(
-        self, do: str, payload: bytes = b"", *, timeout_s: float | None = ASK_S, **fields: Any
-    ) -> Message:
-        return await self.session.call(do, payload, timeout_s=timeout_s, **fields)
+    @property
+    def agent(self) -> Caller:
+        return self.session
 
     async def pid(self) -> int | None:
         """Name the node's process by the host's number."""
@@ -148,7 +147,7 @@ class SshProcess:
         return await self._session.call(do, pid=self.pid, **fields)
 
 
-class SshProvider:
+class SshProvider(HostProvider):
     """See the module and `cluster.backends.hosts.HostProvider`."""
 
     name = "ssh"
@@ -216,7 +215,6 @@ class SshProvider:
         return process
 
     async def read_from(self, node: str, path: PurePath, offset: int) -> bytes:
-        """Read a file of the node's folder from an offset on; empty where there is none."""
         answer = await self._sessions[node].call("read", path=f"nodes/{node}/{path}", offset=offset)
         return answer.payload
 
@@ -224,9 +222,6 @@ class SshProvider:
         session = self._sessions[node]
         packed = await session.call("pack", path=f"nodes/{node}", timeout_s=None)
         unpack(packed.payload, destination)
-
-    async def connect(self, host: str, port: int) -> socket.socket:
-        return await plain_connect(host, port)
 
     async def wait_until_lost(self) -> str:
         """See `Backend.wait_until_lost`: until a connection is given up."""
