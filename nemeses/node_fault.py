@@ -225,16 +225,16 @@ async def alive(view: View, node: str, injection: Injection) -> Seen:
     return Seen(detail, "" if other else f"{node} is dead")
 
 
-def noted(injection: Injection, node: str) -> Mapping[str, Any]:
+def notes_of(injection: Injection, node: str) -> Mapping[str, Any]:
     """Return what was noted of a node so far."""
     found: Mapping[str, Any] = injection.detail["nodes"].get(node, {})
     return found
 
 
-async def taken(view: View, node: str, injection: Injection) -> str:
+async def takeover(view: View, node: str, injection: Injection) -> str:
     """Say what another fault made of the node since it was hit; empty: it runs as it did."""
     state, now = await view.backend.state(node), view.backend.incarnation(node)
-    runs_on = state is NodeState.RUNNING and now == noted(injection, node)["incarnation"]
+    runs_on = state is NodeState.RUNNING and now == notes_of(injection, node)["incarnation"]
     return "" if runs_on else str(state)
 
 

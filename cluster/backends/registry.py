@@ -52,7 +52,7 @@ def _local(asked: BackendRequest) -> Backend:
     return LocalBackend(asked.system, asked.folder, asked.nodes, asked.run_id, needs=asked.needs)
 
 
-def _hosted(provider: HostProvider, asked: BackendRequest) -> Backend:
+def _of_provider(provider: HostProvider, asked: BackendRequest) -> Backend:
     from cluster.backends.hosted import HostedBackend  # noqa: PLC0415
 
     return HostedBackend(
@@ -63,7 +63,7 @@ def _hosted(provider: HostProvider, asked: BackendRequest) -> Backend:
 def _netns(asked: BackendRequest) -> Backend:
     from cluster.backends.netns.netns_hosts import NetnsProvider  # noqa: PLC0415
 
-    return _hosted(NetnsProvider(asked.folder, asked.run_id), asked)
+    return _of_provider(NetnsProvider(asked.folder, asked.run_id), asked)
 
 
 def _docker(asked: BackendRequest) -> Backend:
@@ -80,7 +80,7 @@ def _ssh(asked: BackendRequest) -> Backend:
 
     assert asked.inventory is not None, "the plan was checked"
     inventory = read_inventory(asked.inventory)
-    return _hosted(SshProvider(inventory, asked.folder, asked.run_id), asked)
+    return _of_provider(SshProvider(inventory, asked.folder, asked.run_id), asked)
 
 
 def _sim(asked: BackendRequest) -> Backend:

@@ -24,7 +24,7 @@ from cluster.backends.abilities import Damage, Disks
 from cluster.backends.base import Backend, BackendError
 from nemeses.active_faults import DAMAGES, hit
 from nemeses.base import Injection, ParameterError, Parameters, View, disks_of
-from nemeses.node_fault import NodeFault, Seen, ended_itself, noted, start_if_dead
+from nemeses.node_fault import NodeFault, Seen, ended_itself, notes_of, start_if_dead
 from nemeses.targets import words_of
 
 READ_MOST = 1 << 20
@@ -113,7 +113,7 @@ class DamageFault(NodeFault):
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Bring its files back, and start it."""
-        started = noted(injection, node).get("refused", "") is None
+        started = notes_of(injection, node).get("refused", "") is None
         # One that runs has written on what was damaged: its copy does not fit that any more.
         await view.backend.kill(node)
         if started and _may_start(injection, node):
@@ -125,7 +125,7 @@ class DamageFault(NodeFault):
 
 
 def _may_start(injection: Injection, node: str) -> bool:
-    return not noted(injection, node).get("damage", {}).get("refuses", True)
+    return not notes_of(injection, node).get("damage", {}).get("refuses", True)
 
 
 def _last(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from cluster.backends.abilities import DiskFault, DiskMeasure
 from cluster.backends.base import NodeState
 from nemeses.base import Injection, View, disks_of, others
-from nemeses.node_fault import NodeFault, Seen, noted, start_if_dead
+from nemeses.node_fault import NodeFault, Seen, notes_of, start_if_dead
 
 WELL_MS = 5_000.0
 """What a write or an fsync on a healthy disk of a busy machine may take."""
@@ -172,7 +172,7 @@ class DiskError(DiskFaultOf):
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Wait until the node met the error, and for what it does about it."""
         kind = self.kind(injection.detail["chosen"][node])
-        first = noted(injection, node)["incarnation"]
+        first = notes_of(injection, node)["incarnation"]
         hits, incarnation = await _until_hit(view, node, kind, first)
         if not hits:
             return Seen({"errors": 0}, f"{node} met no error within {HIT_TIMEOUT_S:g} s")
@@ -250,7 +250,7 @@ class PowerLoss(NodeFault):
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """See that it is dead; that its disk lost what it should, `apply` has checked."""
         state = await view.backend.state(node)
-        lost = noted(injection, node)["lost"]
+        lost = notes_of(injection, node)["lost"]
         wrong = "" if state is NodeState.DEAD else f"{node} is {state}"
         if self.torn and not wrong and not lost.get("torn"):
             wrong = f"{node}: no write was under way that could be torn"

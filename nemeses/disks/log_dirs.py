@@ -30,7 +30,7 @@ from cluster.node.protocol.messages import (
 )
 from nemeses.active_faults import keeper
 from nemeses.base import Injection, Parameters, View, detachable_of
-from nemeses.node_fault import NodeFault, Seen, end, start_if_dead, taken
+from nemeses.node_fault import NodeFault, Seen, end, start_if_dead, takeover
 from nemeses.queries import ask, until
 
 NOTICED_S = 15.0
@@ -67,7 +67,7 @@ class LogDirLoss(NodeFault):
 
         if await until(notices, NOTICED_S):
             return Seen({"offline": True})
-        if state := await taken(view, node, injection):
+        if state := await takeover(view, node, injection):
             return Seen({"state": state})
         return Seen(wrong=f"{node} did not notice within {NOTICED_S:g} s that a directory is gone")
 
@@ -134,7 +134,7 @@ class LogDirMove(NodeFault):
 
         if await until(arrives, MOVED_S):
             return Seen()
-        if state := await taken(view, node, injection):
+        if state := await takeover(view, node, injection):
             return Seen({"state": state})
         name = f"{chosen['topic']}-{chosen['partition']}"
         return Seen(wrong=f"{name} of {node} is not in {chosen['to']} after {MOVED_S:g} s")

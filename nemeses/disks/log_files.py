@@ -21,7 +21,7 @@ from cluster.node.ports import Failure
 from cluster.node.protocol.messages import DescribeLogDirsRequest
 from nemeses.base import Injection, View, disks_of, others
 from nemeses.disks.damage import DamageFault
-from nemeses.node_fault import Seen, noted, start_if_dead
+from nemeses.node_fault import Seen, notes_of, start_if_dead
 from nemeses.queries import ask
 
 _OFFSET_BITS = 32
@@ -173,7 +173,7 @@ class DataDamage(DamageFault):
         time to repair it: a broker opens its logs once it has replayed its registration.
         """
         lives = await super().check_gone(view, node, injection)
-        damage = noted(injection, node).get("damage")
+        damage = notes_of(injection, node).get("damage")
         if injection.parameters.get("file", LOG) != PARTITION or damage is None or lives.wrong:
             return lives
         path, byte = damage["file"], damage["byte"]

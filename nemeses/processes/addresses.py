@@ -17,7 +17,7 @@ from cluster.node.kraft.messages import DescribeQuorumResponse
 from cluster.systems.base import Listeners
 from nemeses.active_faults import hit
 from nemeses.base import Injection, Parameters, View, addresses_of, roles_of
-from nemeses.node_fault import SINCE_MS, Seen, SlowNodeFault, end, noted
+from nemeses.node_fault import SINCE_MS, Seen, SlowNodeFault, end, notes_of
 from nemeses.queries import POLL_S, leading, until
 from nemeses.quorum.membership import changes, directories, endpoint_of, is_dynamic, node_id
 
@@ -54,7 +54,7 @@ class AddressChange(SlowNodeFault):
 
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Wait until the leader names the new port."""
-        detail = noted(injection, node)
+        detail = notes_of(injection, node)
         if await listens(view.backend, node, detail["from"]):
             return Seen(wrong=f"{node} still listens at port {detail['from']}")
         loop = asyncio.get_running_loop()

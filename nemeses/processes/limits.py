@@ -9,7 +9,7 @@ from cluster.backends.base import BackendError, ClientNetwork, NodeState, Probe
 from cluster.node.kraft.messages import DescribeQuorumRequest
 from cluster.node.ports import Failure
 from nemeses.base import Injection, View, absence, limits_of
-from nemeses.node_fault import NodeFault, Seen, alive, ended_itself, noted, start_if_dead
+from nemeses.node_fault import NodeFault, Seen, alive, ended_itself, notes_of, start_if_dead
 from nemeses.queries import request
 
 LIMITS = ("descriptors", "file-size")
@@ -72,7 +72,7 @@ class Limit(NodeFault):
         # A process that ended by itself was hit. It may be gone, or going, whatever it shows: the
         # kernel lifts the file size limit of one that exits while it writes its account of it
         # (kernel/acct.c).
-        incarnation = noted(injection, node)["incarnation"]
+        incarnation = notes_of(injection, node)["incarnation"]
         if seen.wrong and await ended_itself(view, node, incarnation, NOTICED_S):
             return Seen({"ended_itself": True})
         return seen
@@ -95,7 +95,7 @@ class Limit(NodeFault):
             return lives
         name, value = _requested_limit(injection.detail["chosen"][node])
         now = (await limits_of(view).measure(node, name)).soft
-        if now == value != noted(injection, node).get("before"):
+        if now == value != notes_of(injection, node).get("before"):
             return Seen({"now": now}, f"{node}: the limit is still {now}")
         return Seen({"now": now, **lives.detail}, lives.wrong)
 
