@@ -85,7 +85,8 @@ class ReconfigClient(TargetClient):
             return Outcome("fail", error=request)
 
         def read(response: Any) -> Outcome:
-            return context.client.judge(response.error) or Outcome("ok")
+            context.client.accept(response.error)
+            return Outcome("ok")
 
         outcome = await context.client.attempt(peer, request, read)
         if outcome.error == ErrorCode.unsupported_version.name:

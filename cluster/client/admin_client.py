@@ -14,10 +14,10 @@ from typing import Any, Final, Literal
 
 from cluster.client.caller import (
     Caller,
-    FinalReadRefused,
     Outcome,
     Peer,
     WrongAnswerError,
+    accept,
     metadata_of,
     only,
 )
@@ -93,8 +93,8 @@ class Client(Caller):
 
         def read(response: Any) -> Outcome:
             topic = _only(response.topics, name=name)
-            value = {"id": str(topic.topic_id), "partitions": partitions}
-            return self.judge(topic.error_code) or Outcome("ok", value)
+            self.accept(topic.error_code)
+            return Outcome("ok", {"id": str(topic.topic_id), "partitions": partitions})
 
         return await self.attempt(peer, request, read)
 
@@ -110,8 +110,8 @@ class Client(Caller):
 
         def read(response: Any) -> Outcome:
             topic = _only(response.responses, name=name)
-            topic_id = None if topic.topic_id is None else str(topic.topic_id)
-            return self.judge(topic.error_code) or Outcome("ok", {"id": topic_id})
+            self.accept(topic.error_code)
+            return Outcome("ok", {"id": None if topic.topic_id is None else str(topic.topic_id)})
 
         return await self.attempt(peer, request, read)
 
@@ -136,7 +136,8 @@ class Client(Caller):
         )
 
         def read(response: Any) -> Outcome:
-            return self.judge(_only(response.results, name=name).error_code) or Outcome("ok")
+            self.accept(_only(response.results, name=name).error_code)
+            return Outcome("ok")
 
         return await self.attempt(peer, request, read)
 
@@ -151,13 +152,12 @@ class Client(Caller):
         def read(response: Any) -> Outcome:
             if not lags and response.controller_id != peer.endpoint.node_id:
                 return Outcome("fail", error=ErrorCode.not_controller.name)
-            failed = self.judge(response.error_code)
-            if failed is not None:
-                return failed
+            self.accept(response.error_code)
             topic = _only(response.topics, name=name)
             if topic.error_code is ErrorCode.unknown_topic_or_partition:
                 return Outcome("ok", None)
-            return self.judge(topic.error_code) or Outcome("ok", _topic_value(topic))
+            self.accept(topic.error_code)
+            return Outcome("ok", _topic_value(topic))
 
         return await self.attempt(peer, metadata_of([name]), read)
 
@@ -174,12 +174,10 @@ class Client(Caller):
         )
 
         def read(response: Any) -> Outcome:
-            failed = self.judge(response.error_code)
-            if failed is not None:
-                return failed
+            self.accept(response.error_code)
             topic = only(response.responses, name=partition.topic)
-            result = only(topic.partitions, partition_index=partition.index)
-            return self.judge(result.error_code) or Outcome("ok", list(replicas))
+            self.accept(only(topic.partitions, partition_index=partition.index).error_code)
+            return Outcome("ok", list(replicas))
 
         return await self.attempt(peer, request, read)
 
@@ -195,12 +193,10 @@ class Client(Caller):
         )
 
         def read(response: Any) -> Outcome:
-            failed = self.judge(response.error_code)
-            if failed is not None:
-                return failed
+            self.accept(response.error_code)
             topic = only(response.replica_election_results, topic=partition.topic)
-            result = only(topic.partition_result, partition_id=partition.index)
-            return self.judge(result.error_code) or Outcome("ok")
+            self.accept(only(topic.partition_result, partition_id=partition.index).error_code)
+            return Outcome("ok")
 
         return await self.attempt(peer, request, read)
 
@@ -223,7 +219,8 @@ class Client(Caller):
 
         def read(response: Any) -> Outcome:
             result = _only(response.responses, resource_type=resource[0], resource_name=resource[1])
-            return self.judge(result.error_code) or Outcome("ok", value)
+            self.accept(result.error_code)
+            return Outcome("ok", value)
 
         return await self.attempt(peer, request, read)
 
@@ -232,8 +229,8 @@ class Client(Caller):
 
         def read(response: Any) -> Outcome:
             result = _only(response.results, resource_type=resource[0], resource_name=resource[1])
-            failed = self.judge(result.error_code)
-            return failed or Outcome("ok", _set_on(result).get(name))
+            self.accept(result.error_code)
+            return Outcome("ok", _set_on(result).get(name))
 
         return await self.attempt(peer, _question(resource, name), read)
 
@@ -249,8 +246,8 @@ class Client(Caller):
         )
 
         def read(response: Any) -> Outcome:
-            ids = [int(broker.broker_id) for broker in response.brokers]
-            return self.judge(response.error_code) or Outcome("ok", ids)
+            self.accept(response.error_code)
+            return Outcome("ok", [int(broker.broker_id) for broker in response.brokers])
 
         return await self.attempt(peer, request, read)
 
@@ -275,7 +272,7 @@ class Client(Caller):
         leader shows all voters at its high watermark) and reads until two results in a row are
         equal.
 
-        Raises CallFailed; FinalReadRefused when a response carries an error.
+        Raises CallFailed; RequestRefused when a response carries an error.
         """
         topics = await self.ask(peer, metadata_of(None), _all_topics)
         others = [*dict.fromkeys([CLUSTER_RESOURCE, *also])]
@@ -308,11 +305,6 @@ def _question(resource: Resource, name: str) -> messages.DescribeConfigsRequest:
     )
 
 
-def _refuse(error: ErrorCode) -> None:
-    if error is not ErrorCode.none:
-        raise FinalReadRefused(error.name)
-
-
 def _only(results: Sequence[Any], **asked: object) -> Any:
     """Return the only result of an answer about one thing; an ok must be about what was asked.
 
@@ -323,16 +315,16 @@ def _only(results: Sequence[Any], **asked: object) -> Any:
 
 
 def _all_topics(metadata: Any) -> dict[str, Any]:
-    _refuse(metadata.error_code)
+    accept(metadata.error_code)
     for topic in metadata.topics:
-        _refuse(topic.error_code)
+        accept(topic.error_code)
     return {topic.name: _topic_value(topic) for topic in metadata.topics}
 
 
 def _all_configs(described: Any) -> dict[str, dict[str, str]]:
     configs: dict[str, dict[str, str]] = {}
     for result in described.results:
-        _refuse(result.error_code)
+        accept(result.error_code)
         values = {name: value for name, value in _set_on(result).items() if value is not None}
         if values:
             configs[resource_name((result.resource_type, result.resource_name))] = values

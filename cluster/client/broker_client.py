@@ -125,11 +125,10 @@ class BrokerClient:
         """
 
         def read(response: Any) -> Outcome:
-            failed = self._client.judge(response.error_code)
-            if failed is None and not lags and response.controller_id != peer.endpoint.node_id:
+            self._client.accept(response.error_code)
+            if not lags and response.controller_id != peer.endpoint.node_id:
                 return Outcome("fail", error=ErrorCode.not_controller.name)
-            alive = any(broker.node_id == broker_id for broker in response.brokers)
-            return failed or Outcome("ok", alive)
+            return Outcome("ok", any(broker.node_id == broker_id for broker in response.brokers))
 
         return await self._client.attempt(peer, metadata_of(()), read)
 
@@ -137,7 +136,8 @@ class BrokerClient:
         """Perform a request; `value` is taken from a response without an error."""
 
         def read(response: Any) -> Outcome:
-            return self._client.judge(response.error_code) or Outcome("ok", value(response))
+            self._client.accept(response.error_code)
+            return Outcome("ok", value(response))
 
         return await self._client.attempt(peer, request, read)
 

@@ -103,8 +103,21 @@ class CallFailed(Exception):  # noqa: N818 - the name that the workloads know it
         return Outcome("fail" if self.definite else "info", error=str(self))
 
 
-class FinalReadRefused(Exception):  # noqa: N818 - reads as what happened
-    """A node answered a final read with an error."""
+class RequestRefused(Exception):  # noqa: N818 - reads as what happened
+    """A node answered a request with an error; `outcome`: of an operation that was this request."""
+
+    def __init__(self, error: ErrorCode, *, definite: bool) -> None:
+        super().__init__(error.name)
+        self.outcome = Outcome("fail" if definite else "info", error=error.name)
+
+
+def accept(error: ErrorCode, definite: Collection[ErrorCode] | None = None) -> None:
+    """Go on where there is no error. Raises RequestRefused.
+
+    `definite`: errors that prove that the request had no effect; None: it never has any.
+    """
+    if error is not ErrorCode.none:
+        raise RequestRefused(error, definite=definite is None or error in definite)
 
 
 class Caller:
@@ -155,12 +168,12 @@ class Caller:
         """Send one request and return what `read` makes of the response.
 
         Raises CallFailed; so does whatever `read` raises, which is handed what a system under test
-        says and nobody has looked at. Only FinalReadRefused passes.
+        says and nobody has looked at. Only RequestRefused passes.
         """
         response = await self.call(peer, message)
         try:
             return read(response)
-        except FinalReadRefused:
+        except RequestRefused:
             raise
         except WrongAnswerError as error:
             raise self._wrong(peer, message, str(error)) from error
@@ -176,15 +189,13 @@ class Caller:
         """As `ask`, for an operation that is this one request."""
         try:
             return await self.ask(peer, message, read)
-        except CallFailed as failed:
+        except (CallFailed, RequestRefused) as failed:
             return failed.outcome
 
     def wall_ms(self) -> int:
         """Return the wall time, in ms since 1970: for data, such as timestamps of records."""
         return self._clock.wall_ms()
 
-    def judge(self, error: ErrorCode) -> Outcome | None:
-        """Return the outcome that an error stands for, None when there is no error."""
-        if error is ErrorCode.none:
-            return None
-        return Outcome("fail" if error in self._definite else "info", error=error.name)
+    def accept(self, error: ErrorCode) -> None:
+        """Go on where there is no error of what a controller decides. Raises RequestRefused."""
+        accept(error, self._definite)

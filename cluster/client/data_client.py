@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from cluster.client.batches import read_batches
-from cluster.client.caller import Caller, Outcome, Peer, WrongAnswerError, metadata_of, only
+from cluster.client.caller import Caller, Outcome, Peer, WrongAnswerError, accept, metadata_of, only
 from cluster.client.failures import proves_no_append
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import data_messages as d
@@ -87,13 +87,11 @@ class DataClient:
         """Look a topic up. The value is None, or {index: PartitionView}."""
 
         def read(response: Any) -> Outcome:
-            if response.error_code is not ErrorCode.none:
-                return _refusal(response.error_code)
+            accept(response.error_code)
             found = only(response.topics, name=topic)
             if found.error_code is ErrorCode.unknown_topic_or_partition:
                 return Outcome("ok", None)
-            if found.error_code is not ErrorCode.none:
-                return _refusal(found.error_code)
+            accept(found.error_code)
             return Outcome("ok", _views(found))
 
         return await self._client.attempt(peer, metadata_of([topic]), read)
@@ -157,11 +155,9 @@ class DataClient:
         )
 
         def read(response: d.FetchResponse) -> Outcome:
-            if response.error is not ErrorCode.none:
-                return _refusal(response.error)
+            accept(response.error)
             result = _about(of, response.partitions)
-            if result.error is not ErrorCode.none:
-                return _refusal(result.error)
+            accept(result.error)
             value = Fetched(
                 *read_batches(result.records, position, result.aborted),
                 result.high_watermark,
@@ -221,8 +217,7 @@ class DataClient:
         def read(response: Any) -> Outcome:
             topic = only(response.topics, name=of.topic)
             result = only(topic.partitions, partition_index=of.index)
-            if result.error_code not in {ErrorCode.none, *_REFUSES_DELETE}:
-                return Outcome("info", error=result.error_code.name)
+            accept(result.error_code, _REFUSES_DELETE)
             return _offset(result, "low_watermark")
 
         return await self._client.attempt(peer, request, read)
@@ -234,18 +229,12 @@ class DataClient:
         )
 
         def read(response: Any) -> Outcome:
-            if response.error_code is not ErrorCode.none:
-                return _refusal(response.error_code)
+            accept(response.error_code)
             if response.producer_id < 0 or response.producer_epoch < 0:
                 raise WrongAnswerError(f"producer id {response.producer_id}")
             return Outcome("ok", (int(response.producer_id), int(response.producer_epoch)))
 
         return await self._client.attempt(peer, request, read)
-
-
-def _refusal(error: ErrorCode) -> Outcome:
-    """Return the outcome of a request without effect that was answered with an error."""
-    return Outcome("fail", error=error.name)
 
 
 def _views(topic: Any) -> Mapping[int, PartitionView]:
@@ -261,10 +250,10 @@ def _views(topic: Any) -> Mapping[int, PartitionView]:
 
 def _offset(result: Any, field: str) -> Outcome:
     """Read an offset of an answer; -1 says that the broker has none."""
-    if result.error_code is not ErrorCode.none:
-        return _refusal(result.error_code)
+    accept(result.error_code)
     offset = int(getattr(result, field))
-    return Outcome("ok", offset) if offset >= 0 else _refusal(ErrorCode.offset_not_available)
+    accept(ErrorCode.none if offset >= 0 else ErrorCode.offset_not_available)
+    return Outcome("ok", offset)
 
 
 def _about(partition: TopicPartition, results: Sequence[Any]) -> Any:

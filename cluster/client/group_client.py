@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kio.serial import entity_reader, entity_writer
 
-from cluster.client.caller import Caller, Outcome, Peer, WrongAnswerError, only
+from cluster.client.caller import Caller, Outcome, Peer, WrongAnswerError, accept, only
 from cluster.client.data_client import TopicPartition
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import group_messages as g
@@ -94,8 +94,7 @@ class GroupClient:
         def read(response: g.JoinGroupResponse) -> Outcome:
             if response.error_code is ErrorCode.member_id_required:
                 return Outcome("fail", response.member_id, response.error_code.name)
-            if response.error_code is not ErrorCode.none:
-                return Outcome("fail", error=response.error_code.name)
+            accept(response.error_code)
             if not response.member_id or response.generation_id < 0:
                 raise WrongAnswerError(
                     f"member {response.member_id!r} of generation {response.generation_id}"
@@ -126,8 +125,7 @@ class GroupClient:
         )
 
         def read(response: g.SyncGroupResponse) -> Outcome:
-            if response.error_code is not ErrorCode.none:
-                return Outcome("fail", error=response.error_code.name)
+            accept(response.error_code)
             return Outcome("ok", _partitions(response.assignment))
 
         return await self._client.attempt(peer, request, read)
@@ -150,8 +148,8 @@ class GroupClient:
         request = g.LeaveGroupRequest(group_id=g.GroupId(member.group), members=(identity,))
 
         def read(response: g.LeaveGroupResponse) -> Outcome:
-            outcome = _answer(response)
-            return outcome if outcome.type != "ok" else _answer(*response.members)
+            accept(response.error_code)
+            return _answer(*response.members)
 
         return await self._client.attempt(peer, request, read)
 
@@ -218,8 +216,7 @@ class GroupClient:
             ]
             errors = [of_group.error_code, *(result.error_code for _, result in results)]
             for error in errors:
-                if error is not ErrorCode.none:
-                    return Outcome("fail", error=error.name)
+                accept(error)
             offsets = {partition: int(result.committed_offset) for partition, result in results}
             if offsets.keys() != set(partitions) or min(offsets.values()) < NONE_COMMITTED:
                 raise WrongAnswerError(f"offsets {offsets}")
@@ -229,9 +226,8 @@ class GroupClient:
 
 
 def _answer(response: Any) -> Outcome:
-    if response.error_code is ErrorCode.none:
-        return Outcome("ok")
-    return Outcome("fail", error=response.error_code.name)
+    accept(response.error_code)
+    return Outcome("ok")
 
 
 # --- what members say to each other ---

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cluster.client.caller import Caller, Outcome, Peer, WrongAnswerError
+from cluster.client.caller import Caller, Outcome, Peer, WrongAnswerError, accept
 from cluster.client.data_client import TopicPartition
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import transaction_messages as t
@@ -87,8 +87,7 @@ class TransactionalClient:
         )
 
         def read(response: Any) -> Outcome:
-            if response.error_code is not ErrorCode.none:
-                return _refusal(response.error_code)
+            accept(response.error_code, _UNCHANGED)
             return Outcome("ok", _producer(response))
 
         return await self._client.attempt(peer, request, read)
@@ -112,8 +111,7 @@ class TransactionalClient:
             (result,) = answered.results_by_partition
             if (answered.name, result.partition_index) != (partition.topic, partition.index):
                 raise WrongAnswerError(f"partition {answered.name}-{result.partition_index}")
-            if result.partition_error_code is not ErrorCode.none:
-                return _refusal(result.partition_error_code)
+            accept(result.partition_error_code, _UNCHANGED)
             return Outcome("ok")
 
         return await self._client.attempt(peer, request, read)
@@ -130,8 +128,7 @@ class TransactionalClient:
         )
 
         def read(response: t.AddOffsetsToTxnResponse) -> Outcome:
-            if response.error_code is not ErrorCode.none:
-                return _refusal(response.error_code)
+            accept(response.error_code, _UNCHANGED)
             return Outcome("ok")
 
         return await self._client.attempt(peer, request, read)
@@ -166,8 +163,7 @@ class TransactionalClient:
             (result,) = answered.partitions
             if (answered.name, result.partition_index) != (of.topic, of.index):
                 raise WrongAnswerError(f"partition {answered.name}-{result.partition_index}")
-            if result.error_code is not ErrorCode.none:
-                return _refusal(result.error_code)
+            accept(result.error_code, _UNCHANGED)
             return Outcome("ok")
 
         return await self._client.attempt(peer, request, read)
@@ -191,15 +187,10 @@ class TransactionalClient:
         )
 
         def read(response: t.EndTxnResponse) -> Outcome:
-            if response.error_code is not ErrorCode.none:
-                return _refusal(response.error_code)
+            accept(response.error_code, _UNCHANGED)
             return Outcome("ok", _producer(response) if bumps_epoch else producer)
 
         return await self._client.attempt(peer, request, read)
-
-
-def _refusal(error: ErrorCode) -> Outcome:
-    return Outcome("fail" if error in _UNCHANGED else "info", error=error.name)
 
 
 def _producer(response: Any) -> Producer:
@@ -217,8 +208,7 @@ async def find_coordinator(client: Caller, peer: Peer, kind: int, key: str) -> O
         (found,) = response.coordinators
         if found.key != key:
             raise WrongAnswerError(f"the coordinator of {found.key!r}")
-        if found.error_code is not ErrorCode.none:
-            return Outcome("fail", error=found.error_code.name)
+        accept(found.error_code)
         return Outcome("ok", int(found.node_id))
 
     return await client.attempt(peer, request, read)

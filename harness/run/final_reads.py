@@ -19,7 +19,7 @@ from typing import Any
 from checkers.evidence import FinalRead
 from cluster.backends.base import Backend, NodeState
 from cluster.client.admin_client import CLUSTER_RESOURCE, TOPIC_RESOURCE, Client, resource_name
-from cluster.client.caller import CallFailed, FinalReadRefused, Peer
+from cluster.client.caller import CallFailed, Peer, RequestRefused
 from cluster.systems.cells import CellOf
 from cluster.values import valueclass
 from harness.run.observer import Observer
@@ -142,7 +142,7 @@ async def _read_node(
             if await in_time(backend.state(node), _STATE_BOUND_S) is NodeState.DEAD:
                 return "is not running"
             read = await client.final_read(peer, also=also)
-        except (CallFailed, FinalReadRefused) as error:
+        except (CallFailed, RequestRefused) as error:
             before, reason = None, f"does not answer ({error})"
         except OutOfTimeError:
             before, reason = None, "its backend does not say whether it runs"

@@ -416,7 +416,8 @@ class LogClient:
 
         def read(answer: object) -> Outcome:
             error = ErrorCode.__members__.get(errors_of(answer)[0], ErrorCode.none)
-            return self._context.client.judge(error) or Outcome("ok")
+            self._context.client.accept(error)
+            return Outcome("ok")
 
         outcome = await self._context.client.attempt(peer, asked.request, read)
         self._leads.controllers.learn(node, outcome)

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.client.admin_client import CLUSTER_RESOURCE, Client
 from cluster.client.broker_client import BrokerClient, FakeBroker
-from cluster.client.caller import CallFailed, FinalReadRefused, Outcome, Peer
+from cluster.client.caller import CallFailed, Outcome, Peer, RequestRefused
 from cluster.client.failures import DEFINITE_ERRORS
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumResponse
@@ -342,7 +342,7 @@ async def test_one_operation_is_one_request():
 @play(asyncio.run)
 async def test_a_final_read_that_is_refused_is_no_final_read():
     network = CannedNetwork(metadata(-1), described(ErrorCode.not_controller))
-    with pytest.raises(FinalReadRefused, match="not_controller"):
+    with pytest.raises(RequestRefused, match="not_controller"):
         await Client(network, ImpatientClock()).final_read(NODE)
 
 
