@@ -154,8 +154,9 @@ class StandsInTime(Invariant):
     """That before the last answer, which the node may yet refuse."""
     _ended_ms: dict[str, float] = field(default_factory=dict)
     """By follower of a leader that resigned: when it must stand at the latest."""
-    _told: dict[str, dict[tuple[int, str], Sequence[str]]] = field(default_factory=dict)
-    """By node: who resigned in which epoch, as it may have yet to take up: the successors."""
+    _told: dict[str, dict[tuple[int, str], list[Sequence[str]]]] = field(default_factory=dict)
+    """By node: who resigned in which epoch, as it may have yet to take up: the successors, each
+    time that it is told. A leader that was restarted resigns again, and may name others."""
     _asked: dict[str, dict[str, float]] = field(default_factory=dict)
     """By node and peer: until when it waits for an answer in its state."""
 
@@ -195,7 +196,7 @@ class StandsInTime(Invariant):
             since_ms = self.sight.monotonic_ms(node)
         if state == "Follower":
             wait_ms: float = fields["fetch_ms"]
-            if (successors := told.get(_leadership(fields))) is not None:
+            for successors in told.get(_leadership(fields), ()):
                 wait_ms = min(wait_ms, back_off_ms(node, successors, fields["backoff_ms"]))
             return since_ms + wait_ms
         fresh_ms: float = since_ms + fields["election_ms"]
@@ -235,7 +236,7 @@ class StandsInTime(Invariant):
         state, successors = self._roles.get(node), fields["candidates"]
         told = fields["epoch"], fields["leader"]
         if state is None or state["state"] != "Follower" or told != _leadership(state):
-            self._told.setdefault(node, {})[told] = successors
+            self._told.setdefault(node, {}).setdefault(told, []).append(successors)
             return
         due_ms = self.sight.monotonic_ms(node) + back_off_ms(node, successors, state["backoff_ms"])
         self._due_ms[node] = self._before_ms[node] = self._ended_ms[node] = due_ms

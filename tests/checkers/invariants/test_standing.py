@@ -119,6 +119,7 @@ def test_who_stands_asks_all_others_at_once(events, is_right):
         ((came(10), (20.0, BUSY), (50.0, IDLE), role(50, "Follower", leader=2)), 90),
         ((ended(10, "n3", "n1"), role(10, "Follower", leader=2)), 74),
         ((*OLD, ended(10, "n3", "n1"), role(10, "Follower", leader=2)), 74),
+        ((ended(10, "n3", "n1", "n2"), ended(10), role(10, "Follower", leader=2)), 26),
         ((ended(9, "n3", "n1"), ended(9, "n1", epoch=1), role(10, "Follower", leader=2)), 73),
         ((*OLD, ended(10, "n3", "n1"), role(10, "Unattached"), role(10, "Follower", leader=2)), 74),
         ((role(0, "Unattached"),), 100),
