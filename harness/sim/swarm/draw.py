@@ -107,22 +107,11 @@ def draw(
     `system`: name and options of what is run (`system`, `system_options` of a plan); None: this
     repository's node. Raises PlanError for a mutant of another.
     """
+    raft: Mapping[str, str] | None = None
     if system is not None and system["system"] == kafka_raft.NAME:
         if mutant is not None:
             raise PlanError(f"mutant: system {kafka_raft.NAME} has no faulty variants")
-        options = system.get("system_options", {})
-        return _draw(seed, None, duration_ms, steer or Steer(), options)
-    return _draw(seed, mutant, duration_ms, steer or Steer(), None)
-
-
-def _draw(
-    seed: int,
-    mutant: str | None,
-    duration_ms: float | None,
-    steer: Steer,
-    raft: Mapping[str, str] | None,
-) -> Plan:
-    """`raft`: options of Kafka's raft module, where that is run."""
+        raft = system.get("system_options", {})
     random = Random(f"swarm/{seed}")
     nodes = random.choice((3,) * 11 + (5,) * 6 + (4, 4, 7))
     settings = _settings(random)
@@ -138,7 +127,7 @@ def _draw(
     load = _load(random, unit_ms)
     if raft is not None:
         load = {**load, "workload": APPENDS, "workload_options": {}}
-    strands = _strands(random, nodes, unit_ms, float(length_ms), steer)
+    strands = _strands(random, nodes, unit_ms, float(length_ms), steer or Steer())
     plain = Plan(
         campaign=f"swarm-{seed}",
         backend="sim",
