@@ -100,11 +100,6 @@ def decimal(value: float | Fraction) -> Fraction:
     return Fraction(value) if isinstance(value, int | Fraction) else Fraction(repr(float(value)))
 
 
-def render_decimal(number: Fraction) -> str:
-    """Return a number for a person."""
-    return str(number) if number.denominator == 1 else str(float(number))
-
-
 _SINGLE = (Keyword, Symbol, Character, Double, BigDecimal, Ratio)
 _NAMES = frozenset({"bool", *(kind.__name__ for kind in _SINGLE)})
 """How `freeze` marks single values that Python would take for others."""

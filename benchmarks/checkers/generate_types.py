@@ -18,7 +18,6 @@ from porcupine_py.search.rules.log import LogColumns
 
 FUNCTIONS = {
     "queue": ("enqueue", "dequeue"),
-    "stack": ("push", "pop"),
     "counter": ("add", "read"),
     "set": ("add", "read"),
     "list-append": ("append", "read"),
@@ -65,9 +64,9 @@ def generate_typed(shape: Typed) -> Columns | LogColumns:
     elif shape.model == "counter":
         inputs = np.where(reading, 0, 2)  # the code of the number 1
         output[order] = np.where(reading[order], np.cumsum(~reading[order]) + 1, 0)
-    elif shape.model in ("queue", "stack"):
+    elif shape.model == "queue":
         shown = [0] * n
-        _run(order.tolist(), reading.tolist(), shape.model == "stack", shown)
+        _run(order.tolist(), reading.tolist(), shown)
         output[:] = shown
     else:
         added = np.cumsum(~reading[order])
@@ -96,14 +95,14 @@ def generate_typed(shape: Typed) -> Columns | LogColumns:
     )
 
 
-def _run(order, removing, newest, output):
+def _run(order, removing, output):
     """Put in and take out in order; output: the code of what came out, 0 for nothing."""
     values = deque()
     for i in order:
         if not removing[i]:
             values.append(i + 1)
         elif values:
-            output[i] = values.pop() if newest else values.popleft()
+            output[i] = values.popleft()
 
 
 def _log(rng, begin, end, order):

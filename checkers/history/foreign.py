@@ -46,13 +46,13 @@ from porcupine_py.values import freeze, is_list
 NO_INDEXES = "indexes are missing, no whole numbers, or given twice: ordered by position"
 READS = frozenset({"read", "get", "read-all"})
 """Functions of which nil may mean that nobody knows what was read."""
-ASKING = READS | {"dequeue", "pop", "acquire", "release"}
+ASKING = READS | {"dequeue", "acquire", "release"}
 """Functions whose invocations have no value."""
 
 WRITE, CAS = "write", "cas"
 """What replaces the value of a register."""
-QUEUED, ADD = frozenset({"enqueue", "push"}), "add"
-INPUTS = frozenset({WRITE, CAS, ADD, *QUEUED})
+QUEUED, ADD = "enqueue", "add"
+INPUTS = frozenset({WRITE, CAS, ADD, QUEUED})
 """Functions that do something with the value of their invocation, and answer nothing else."""
 
 
@@ -371,7 +371,7 @@ def refuse_other_answer(f: str, asked: Any, got: Any) -> None:
     A write was answered with another value, a compare-and-set with `false` or another pair, or what
     went in is not in the invocation. A queue of nothing comes out as an empty one.
     """
-    is_nothing = asked is None and (f in QUEUED or (f == ADD and got is not None))
+    is_nothing = asked is None and (f == QUEUED or (f == ADD and got is not None))
     if is_nothing:
         raise HistoryError(f"{f} of nothing: its invocation needs the value that goes in")
     if got is None or freeze(got) == freeze(asked):

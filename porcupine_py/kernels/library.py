@@ -64,16 +64,6 @@ class _Timed(Structure):
     _fields_ = (("ns", c_void_p), ("segment", c_void_p), ("count", c_int64))
 
 
-class _Values(Structure):
-    """struct values (nested.c)."""
-
-    _fields_ = (
-        *((name, c_void_p) for name in ("into_from", "begin", "end", "out_by")),
-        ("count", c_int64),
-        ("points", c_int64),
-    )
-
-
 _COLUMNS = {
     "key": np.int32,
     "type": np.int8,
@@ -129,7 +119,6 @@ _FUNCTIONS: dict[str, tuple[type[Any] | None, tuple[Any, ...]]] = {
     "fifo": (c_int64, (POINTER(_Spans), POINTER(_Spans), c_int64, _int64s)),
     "merged": (None, (POINTER(_Timed), _bools, POINTER(_Timed), _int64s, _int64s)),
     "places": (c_int64, (_int64s, c_int64, _int64s, _int64s, c_int64, _int64s)),
-    "nested": (c_int64, (POINTER(_Values), _int64s)),
     "replay": (c_int32, (POINTER(_Columns), _int64s, c_int64, _bools, POINTER(c_int64))),
 }
 
@@ -262,17 +251,6 @@ class Kernels:
         reads = right(released), right(wanted)
         placed = self.call("places", right(due), len(due), *reads, len(wanted), order)
         return None if placed == -1 else order[: _room(placed)]
-
-    def nest(
-        self, into_from: Int64s, begin: Int64s, end: Int64s, out_by: Int64s, points: int
-    ) -> Int64s:
-        """Nest values in words `push x, word, pop x`; see nested.c."""
-        refuse_beyond_32_bits(len(begin))
-        held = _Held(
-            _Values, [right(x) for x in (into_from, begin, end, out_by)], len(begin), points
-        )
-        order = np.empty(2 * len(begin), np.int64)
-        return order[: _room(self.call("nested", held.pointer, order))]
 
     def replay(
         self,

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from inspect import signature
 from typing import Any
 
-from porcupine_py.models.accounts import Accounts
 from porcupine_py.models.base import Model, NondeterministicModel, State, relevant
 from porcupine_py.models.brokers import Broker
 from porcupine_py.models.collections import GrowingSet, ListAppend, Log
 from porcupine_py.models.counters import Counter, ProducerIds, UniqueIds
-from porcupine_py.models.queues import Mutex, Queue, Stack, UnorderedQueue
+from porcupine_py.models.queues import Mutex, Queue, UnorderedQueue
 from porcupine_py.models.registers import CasRegister, Register
-from porcupine_py.models.several import MultiRegister
 from porcupine_py.models.strings import KeyValue
 from porcupine_py.models.topics import Topics
 from porcupine_py.names import nearest
@@ -21,7 +19,6 @@ from porcupine_py.values import freeze
 
 __all__ = [
     "MODELS",
-    "Accounts",
     "Broker",
     "CasRegister",
     "Counter",
@@ -30,13 +27,11 @@ __all__ = [
     "ListAppend",
     "Log",
     "Model",
-    "MultiRegister",
     "Mutex",
     "NondeterministicModel",
     "ProducerIds",
     "Queue",
     "Register",
-    "Stack",
     "State",
     "Topics",
     "UniqueIds",
@@ -51,15 +46,12 @@ MODELS: dict[str, Callable[..., Model]] = {
     for model in (
         Register,
         CasRegister,
-        MultiRegister,
-        Accounts,
         KeyValue,
         ListAppend,
         GrowingSet,
         Counter,
         Queue,
         UnorderedQueue,
-        Stack,
         Mutex,
         Log,
         Topics,

@@ -1,13 +1,12 @@
-"""A FIFO queue, a queue without order, a stack and a mutex.
+"""A FIFO queue, a queue without order, and a mutex.
 
 - `queue`: `enqueue v`, and `dequeue`, which returns the oldest value, or None when it is empty.
 - `unordered-queue`: the same, but `dequeue` returns any value that is in it.
-- `stack`: `push v`, and `pop`, which returns the newest value, or None when it is empty.
 - `mutex`: `acquire` and `release`, by any process (as in Knossos; a holder that ended in
   `info` could not be followed otherwise).
 
-A `dequeue` or `pop` that failed with `empty` or `exhausted` saw an empty one. An indeterminate one
-took nothing, or whatever stood at its end when it took effect.
+A `dequeue` that failed with `empty` or `exhausted` saw an empty one. An indeterminate one
+took nothing, or whatever was the oldest when it took effect.
 """
 
 from __future__ import annotations
@@ -25,16 +24,15 @@ from porcupine_py.values import freeze, show
 EMPTY_ERRORS = frozenset({"empty", "exhausted"})
 
 
-class _Container(Model):
-    """What a queue and a stack have in common: values go in and come out."""
+class Queue(Model):
+    """First in, first out."""
 
-    into: ClassVar[str]
-    out_of: ClassVar[str]
-    end: ClassVar[int]
-    """Which end of the tuple values come out of: 0 the oldest, -1 the newest."""
+    name = "queue"
+    into: ClassVar[str] = "enqueue"
+    out_of: ClassVar[str] = "dequeue"
 
     def init(self) -> State:
-        """Return the empty container."""
+        """Return the empty queue."""
         return ()
 
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:
@@ -47,22 +45,21 @@ class _Container(Model):
         unknown = operation.type is EventType.INFO and operation.output is None
         if not state or (operation.output is None and not unknown):
             return not state and operation.output is None, state
-        rest = state[1:] if self.end == 0 else state[:-1]
-        return unknown or state[self.end] == freeze(operation.output), rest
+        return unknown or state[0] == freeze(operation.output), state[1:]
 
     def replay(self, operations: Iterable[Operation]) -> Operation | None:
-        """Say what `step` says, with one deque: only the end that values leave by matters."""
+        """Say what `step` says, with one deque: only the oldest value matters."""
         values: deque[Hashable] = deque()
         for operation in operations:
             if operation.f == self.into:
                 values.append(freeze(operation.input))
                 continue
-            end = () if not values else (values[self.end],)
-            legal, rest = self.step(end, operation)
+            oldest = (values[0],) if values else ()
+            legal, rest = self.step(oldest, operation)
             if not legal:
                 return operation
-            if end and rest == ():
-                values.popleft() if self.end == 0 else values.pop()
+            if oldest and rest == ():
+                values.popleft()
         return None
 
     def observation(self, operation: Operation) -> Operation | None:
@@ -101,24 +98,6 @@ class _Container(Model):
             for o in operations
             if o.type is not EventType.INFO or o.f == self.out_of or freeze(o.input) in out
         ]
-
-
-class Queue(_Container):
-    """First in, first out."""
-
-    name = "queue"
-    into = "enqueue"
-    out_of = "dequeue"
-    end = 0
-
-
-class Stack(_Container):
-    """Last in, first out."""
-
-    name = "stack"
-    into = "push"
-    out_of = "pop"
-    end = -1
 
 
 class UnorderedQueue(NondeterministicModel, Queue):

@@ -12,7 +12,7 @@ import numpy as np
 
 from porcupine_py.columns import FAIL, INFO, OK, Bools, Columns, Int64s
 from porcupine_py.kernels.library import Replayed
-from porcupine_py.models import Counter, GrowingSet, ListAppend, Log, Model, Queue, Stack, UniqueIds
+from porcupine_py.models import Counter, GrowingSet, ListAppend, Log, Model, Queue, UniqueIds
 from porcupine_py.models.counters import ADDING
 from porcupine_py.models.queues import EMPTY_ERRORS
 from porcupine_py.search.certificate import RefusedError
@@ -97,43 +97,22 @@ def verify_met(columns: Columns, order: Int64s, met: Bools) -> None:
         raise refusal(Replayed.UNFIT, columns, order[np.argmax(~met)])
 
 
-def _verify_container(into: str, out_of: str, end: int) -> Callable[[Columns, Int64s], None]:
-    """Return a verifier of queues (`end` 0: the oldest comes out) or stacks (-1: the newest)."""
-
-    def verify(columns: Columns, order: Int64s) -> None:
-        inserting, removing = columns.calls(into), columns.calls(out_of)
-        saw_nothing = np.array([error in EMPTY_ERRORS for error in columns.errors], np.bool_)
-        refused = removing & (columns.type == FAIL) & saw_nothing[columns.error]
-        verify_placed(columns, order, refused, inserting, removing)
-        goes_in = inserting[order]
-        value = np.where(goes_in, columns.input[order], columns.output[order])
-        value[refused[order]] = 0
-        comes_out = ~goes_in & (value != 0)
-        inside = np.cumsum(goes_in.astype(np.int64) - comes_out)
-        verify_met(columns, order, goes_in | comes_out | (inside == 0))
-        verify_met(columns, order, inside >= 0)
-        if end == 0:
-            inserted, which = value[goes_in], np.cumsum(comes_out)[comes_out] - 1
-            met = np.ones(len(order), np.bool_)
-            met[comes_out] = inserted[which] == value[comes_out]
-            verify_met(columns, order, met)
-        else:
-            _verify_nested(columns, order, goes_in, comes_out, inside, value)
-
-    return verify
-
-
-def _verify_nested(
-    columns: Columns, order: Int64s, goes_in: Bools, comes_out: Bools, inside: Int64s, value: Int64s
-) -> None:
-    """What comes out at a height is what last went in at that height."""
-    moving = np.flatnonzero(goes_in | comes_out)
-    height = inside[moving] + comes_out[moving]
-    moving = moving[np.argsort(height, kind="stable")]
+def _verify_queue(columns: Columns, order: Int64s) -> None:
+    """What comes out is the oldest; what finds nothing finds it empty."""
+    inserting, removing = columns.calls("enqueue"), columns.calls("dequeue")
+    saw_nothing = np.array([error in EMPTY_ERRORS for error in columns.errors], np.bool_)
+    refused = removing & (columns.type == FAIL) & saw_nothing[columns.error]
+    verify_placed(columns, order, refused, inserting, removing)
+    goes_in = inserting[order]
+    value = np.where(goes_in, columns.input[order], columns.output[order])
+    value[refused[order]] = 0
+    comes_out = ~goes_in & (value != 0)
+    inside = np.cumsum(goes_in.astype(np.int64) - comes_out)
+    verify_met(columns, order, goes_in | comes_out | (inside == 0))
+    verify_met(columns, order, inside >= 0)
+    inserted, which = value[goes_in], np.cumsum(comes_out)[comes_out] - 1
     met = np.ones(len(order), np.bool_)
-    out = np.flatnonzero(comes_out[moving])
-    before = moving[out - 1]
-    met[moving[out]] = (out > 0) & goes_in[before] & (value[before] == value[moving[out]])
+    met[comes_out] = inserted[which] == value[comes_out]
     verify_met(columns, order, met)
 
 
@@ -263,7 +242,6 @@ VERIFIERS: dict[type[Model], Callable[[Columns, Int64s], None]] = {
     GrowingSet: _verify_set,
     Counter: _verify_counter,
     UniqueIds: _verify_ids,
-    Queue: _verify_container("enqueue", "dequeue", 0),
-    Stack: _verify_container("push", "pop", -1),
+    Queue: _verify_queue,
     Log: _verify_log,
 }

@@ -166,13 +166,13 @@ KNOWN = {
         "log",
         FAIL,
     ),
-    "the bottom of a stack": (
+    "a queue that is empty at the end of a look": (
         [
-            op(0, "push", (1, 2), input=1),
-            op(1, "push", (2, 2), input=0),
-            op(2, "pop", (4, 8), output=1),
+            op(0, "enqueue", (0, 1), input=1),
+            op(1, "dequeue", (3, 6)),
+            op(2, "dequeue", (4, 5), output=1),
         ],
-        "stack",
+        "queue",
         PASS,
     ),
     "topic of another id": (

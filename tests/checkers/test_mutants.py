@@ -17,7 +17,7 @@ from porcupine_py.models.registers import CasRegister, Register
 from porcupine_py.models.strings import KeyValue
 from porcupine_py.models.topics import Topics
 from porcupine_py.search import certificate, dispatch, walk, wgl
-from porcupine_py.search.rules import collections, counter, ladder, log, offsets, queue, stack
+from porcupine_py.search.rules import collections, counter, ladder, log, offsets, queue
 from tests.checkers.battery import battery
 
 MUTANTS = {}
@@ -217,14 +217,7 @@ def takes_any_order_of_a_queue(patch):
 
 @mutant
 def lets_a_queue_be_empty_at_any_time(patch):
-    always = lambda found: [(o.invoke_ns, o) for o in found.empties]  # noqa: E731  (patched in twice)
-    patch.setattr(queue, "empty_moments", always)
-    patch.setattr(stack, "empty_moments", always)
-
-
-@mutant
-def takes_any_value_for_the_bottom_of_a_stack(patch):
-    patch.setattr(stack, "_bottom", lambda part: part[0])
+    patch.setattr(queue, "empty_moments", lambda found: [(o.invoke_ns, o) for o in found.empties])
 
 
 @mutant

@@ -17,7 +17,7 @@ from checkers.transactions.levels import FORBIDDEN, level_key
 from porcupine_py.columns import from_operations
 from tests.foreign.clojure import Case, cases
 
-KNOSSOS = {"cas-register": 0, "multi-register": {"x": 0, "y": 0}, "mutex": None}
+KNOSSOS = {"cas-register": 0, "mutex": None}
 """Folder under data/, and the value that Knossos' own tests begin with."""
 JEPSEN: dict[str, tuple[str, dict[str, Any]]] = {
     "counter": ("linearizable", {"model": "counter"}),

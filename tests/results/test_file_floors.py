@@ -14,7 +14,6 @@ WRITES = {
     "counter": ("increment", "1"),
     "queue": ("enqueue", "1"),
     "unordered-queue": ("enqueue", "1"),
-    "stack": ("push", "1"),
     "list-append": ("append", "1"),
     "kv": ("put", '"a"'),
     "set-full": ("add", "1"),
@@ -24,7 +23,6 @@ WRITES = {
 READS = {
     "queue": ("dequeue", "1"),
     "unordered-queue": ("dequeue", "1"),
-    "stack": ("pop", "1"),
     "set": ("read", "[1]"),
     "set-full": ("read", "[1]"),
     "list-append": ("read", "[1]"),
@@ -39,7 +37,7 @@ def judged(folder, model, *operations, floor=None):
     path = folder / "history.edn"
     lines = []
     for number, (f, value, end) in enumerate(operations):
-        asked = "nil" if f in ("read", "get", "dequeue", "pop") else value
+        asked = "nil" if f in ("read", "get", "dequeue") else value
         for kind, what in (("invoke", asked), (end, value)):
             lines.append(f"{{:process {number} :type :{kind} :f :{f} :value {what}}}")
     path.write_text("\n".join(lines))

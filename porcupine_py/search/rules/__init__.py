@@ -20,12 +20,11 @@ from porcupine_py.models import (
     Model,
     ProducerIds,
     Queue,
-    Stack,
     UniqueIds,
 )
 from porcupine_py.operations import Operation
 from porcupine_py.search.outcome import Outcome
-from porcupine_py.search.rules import arrays, collections, counter, ids, log, offsets, queue, stack
+from porcupine_py.search.rules import arrays, collections, counter, ids, log, offsets, queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,6 @@ RULES: dict[type[Model], Rule] = {
     UniqueIds: Rule("uniqueness", ids.judge_unique, arrays.arrange_ids),
     ProducerIds: Rule("blocks", ids.judge_blocks),
     Queue: Rule("fifo", queue.judge, arrays.arrange_queue),
-    Stack: Rule("lifo", stack.judge, arrays.arrange_stack),
     Log: Rule("log-order", log.judge, arrays.arrange_log),
 }
 """A subclass may mean anything, so it has none of these."""

@@ -7,8 +7,8 @@ that is accepted here, finds what is wrong, shows it in a small window, and need
 library.
 
 Lists and growing sets are ladders: every operation has a rung, rungs stand one above the other, and
-operations of one rung stand in order of invocation, which is the order of the rows. Of queues and
-stacks values are looked at, and when they were inside (`rules.queue`).
+operations of one rung stand in order of invocation, which is the order of the rows. Of queues
+values are looked at, and when they were inside (`rules.queue`).
 """
 
 from __future__ import annotations
@@ -178,10 +178,10 @@ class Values:
     """For each of these: when nothing was surely inside."""
 
 
-def values_of(columns: Columns, into: str, out_of: str) -> Values | None:
+def values_of(columns: Columns) -> Values | None:
     """Sort a history out; None where something is wrong with one value, or it does not apply."""
-    removing = columns.calls(out_of)
-    made = np.flatnonzero(columns.calls(into) & (columns.type != FAIL))
+    removing = columns.calls("dequeue")
+    made = np.flatnonzero(columns.calls("enqueue") & (columns.type != FAIL))
     taken = np.flatnonzero(removing & (columns.type == OK) & (columns.output != 0))
     owner = _owners(columns, made, taken)
     if owner is None or np.any(owner < 0):
@@ -249,7 +249,7 @@ def _moments(columns: Columns, empties: Rows, into_by: Int64s, out_from: Int64s)
 def arrange_queue(columns: Columns) -> Int64s | None:
     """Find an order of a queue of unique values. O(n log n)."""
     kernels = load()
-    values = None if kernels is None else values_of(columns, "enqueue", "dequeue")
+    values = None if kernels is None else values_of(columns)
     if kernels is None or values is None:
         return None
     # What found nothing goes in and out at its moment.
@@ -283,49 +283,3 @@ def _in_time(kernels: Kernels, values: Values, order: Int64s) -> Int64s:
     result[at_left] = np.concatenate([values.into, values.empties])[order]
     result[at_right] = out[has_out]
     return result
-
-
-def arrange_stack(columns: Columns) -> Int64s | None:
-    """Find an order of a stack of unique values. O(n log n + n c), c clients at a time."""
-    kernels = load()
-    values = None if kernels is None else values_of(columns, "push", "pop")
-    if kernels is None or values is None:
-        return None
-    sure = np.flatnonzero(values.into_by < values.out_from)
-    sure = sure[np.argsort(values.into_by[sure], kind="stable")]
-    begin, end = values.into_by[sure], values.out_from[sure]
-    points = np.unique(np.concatenate([begin, end]))
-    word = kernels.nest(
-        np.searchsorted(points, values.into_from[sure], side="left"),
-        np.searchsorted(points, begin),
-        np.searchsorted(points, end),
-        np.searchsorted(points, values.out_by[sure], side="right") - 1,
-        len(points),
-    )
-    return None if len(word) < 2 * len(sure) else _with_moments(values, sure, word)
-
-
-def _with_moments(values: Values, sure: Rows, word: Int64s) -> Int64s:
-    """Add what found nothing before the first part that begins then or later, and sort by time.
-
-    Values that are not surely inside at any time go in and out at one moment.
-    """
-    begin, end = values.into_by[sure], values.out_from[sure]
-    first = np.ones(len(sure), np.bool_)
-    first[1:] = begin[1:] >= np.maximum.accumulate(end)[:-1]
-    part_begins = begin[first][np.cumsum(first) - 1]
-    item, pops = word % max(1, len(sure)), word >= len(sure)
-    row = np.where(pops, values.out[sure[item]], values.into[sure[item]])
-    at_least = np.where(pops, values.out_from[sure[item]], values.into_from[sure[item]])
-    kept = row >= 0  # what stayed does not come out
-    item, row, at_least = item[kept], row[kept], at_least[kept]
-    shown = np.argsort(values.moments, kind="stable")
-    places = np.searchsorted(part_begins[item], values.moments[shown], side="left")
-    rows = np.insert(row, places, values.empties[shown])
-    times = np.maximum.accumulate(np.insert(at_least, places, values.moments[shown]))
-    passing = np.flatnonzero(values.into_by >= values.out_from)
-    pairs = np.stack([values.into[passing], values.out[passing]], axis=1).ravel()
-    both = np.concatenate([rows, pairs])
-    moments = np.repeat(values.out_from[passing], 2)
-    order: Int64s = both[np.argsort(np.concatenate([times, moments]), kind="stable")]
-    return order

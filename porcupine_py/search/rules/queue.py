@@ -21,9 +21,8 @@ these times lie within the intervals, and sorted by them the history is a legal 
 
 Refused: a value enqueued twice; a contradiction that an indeterminate dequeue could explain.
 
-What queues and stacks (`rules.stack`) have in common: values with the interval they were inside.
-Both want every value inserted once. A value of an indeterminate insertion that nobody took
-out is left out, as is an indeterminate removal: where the history is right without it, it is right.
+A value of an indeterminate insertion that nobody took out is left out, as is an indeterminate
+removal: where the history is right without it, it is right.
 Where it is wrong without it, an indeterminate removal could explain only a value that stayed for
 ever, so a contradiction that needs no such value stands; otherwise the rule claims nothing.
 """
@@ -61,7 +60,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A history of a queue or stack, sorted out."""
+    """A history of a queue, sorted out."""
 
     items: list[Item]
     empties: list[Operation]
@@ -78,18 +77,18 @@ class Contents:
         return fail_outcome(kind, what, [*window, *self.unknown])
 
 
-def contents(operations: Sequence[Operation], into: str, out_of: str) -> Contents | Outcome | None:
+def contents(operations: Sequence[Operation]) -> Contents | Outcome | None:
     """Sort a history out, or say what is wrong with one value; None where it does not apply."""
     inserted: dict[Hashable, Operation] = {}
     removed: dict[Hashable, Operation] = {}
     found = Contents([], [], [])
     repeated: list[Operation] = []
     for operation in operations:
-        if operation.f == into:
+        if operation.f == Queue.into:
             value = freeze(operation.input)
             if value is None or inserted.setdefault(value, operation) is not operation:
                 return None
-        elif operation.f != out_of or _is_unsure(operation):
+        elif operation.f != Queue.out_of or _is_unsure(operation):
             return None
         elif operation.output is None:
             unknown = operation.type is EventType.INFO
@@ -187,7 +186,7 @@ def chain_over(begin: int, end: int, chain: Sequence[Item]) -> list[Item]:
 def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     """Judge a queue of unique values; None otherwise."""
     assert isinstance(model, Queue)
-    found = contents(operations, model.into, model.out_of)
+    found = contents(operations)
     if found is None or isinstance(found, Outcome):
         return found
     moments = empty_moments(found)

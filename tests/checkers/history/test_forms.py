@@ -201,7 +201,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("model", ["register", "multi-register"])
+@pytest.mark.parametrize("model", ["register", "unordered-queue"])
 @pytest.mark.parametrize(("content", "why"), REFUSED, ids=range(len(REFUSED)))
 def test_what_is_no_history_is_refused_in_one_line(written, content, why, model):
     path = written(content)

@@ -80,33 +80,12 @@ def _counter(rnd: Random, value: Any) -> dict[str, Any]:
     return {"f": "read", "output": rnd.randint(0, 5)}
 
 
-def _container(into: str, out_of: str) -> Draw:
-    def draw(rnd: Random, value: Any) -> dict[str, Any]:
-        if rnd.random() < 0.5:
-            return {"f": into, "input": value}
-        if rnd.random() < 0.1:
-            return {"f": out_of, "type": FAIL, "error": "empty"}
-        return {"f": out_of, "output": rnd.choice([None, 0, 0, 1, 1, 2, 3])}
-
-    return draw
-
-
-def _steps(rnd: Random, value: Any) -> dict[str, Any]:
-    steps = [
-        rnd.choice([["r", key, rnd.choice([None, 0, 1])], ["w", key, value]])
-        for key in rnd.sample("xy", rnd.randint(1, 2))
-    ]
-    asked = [[f, key, None if f == "r" else v] for f, key, v in steps]
-    return {"f": "txn", "input": asked, "output": steps}
-
-
-def _accounts(rnd: Random, value: Any) -> dict[str, Any]:
-    del value
+def _queue(rnd: Random, value: Any) -> dict[str, Any]:
     if rnd.random() < 0.5:
-        first = rnd.randint(0, 3)
-        return {"f": "read", "output": {"a": first, "b": 3 - first}}
-    source, target = rnd.sample("ab", 2)
-    return {"f": "transfer", "input": {"from": source, "to": target, "amount": rnd.randint(1, 2)}}
+        return {"f": "enqueue", "input": value}
+    if rnd.random() < 0.1:
+        return {"f": "dequeue", "type": FAIL, "error": "empty"}
+    return {"f": "dequeue", "output": rnd.choice([None, 0, 0, 1, 1, 2, 3])}
 
 
 def _mutex(rnd: Random, value: Any) -> dict[str, Any]:
@@ -152,11 +131,8 @@ KINDS: dict[str, Draw] = {
     "list-append": _list,
     "set": _set,
     "counter": _counter,
-    "queue": _container("enqueue", "dequeue"),
-    "stack": _container("push", "pop"),
-    "unordered-queue": _container("enqueue", "dequeue"),
-    "multi-register": _steps,
-    "accounts": _accounts,
+    "queue": _queue,
+    "unordered-queue": _queue,
     "mutex": _mutex,
     "log": _log,
     "topics": _topics,

@@ -122,40 +122,7 @@ class DecrementedCounterWorld(CounterWorld):
     amounts = (-1, 1, 2)
 
 
-class MultiRegisterWorld(World):
-    def draw(self, index):
-        steps = [
-            self.rnd.choice([["r", key, None], ["w", key, self.rnd.randint(0, 2)]])
-            for key in self.rnd.sample("xyz", self.rnd.randint(1, 3))
-        ]
-        return "txn", steps
-
-    def run(self, f, argument, index):
-        state = dict(self.state or {})
-        done = []
-        for step, key, value in argument:
-            if step == "w":
-                state[key] = value
-            done.append([step, key, state.get(key)])
-        self.state = state
-        return done, OK, None
-
-    def any_result(self, operation):
-        return [
-            [step, key, self.rnd.choice([None, 0, 1, 2]) if step == "r" else value]
-            for step, key, value in operation.input
-        ]
-
-
 class UniqueQueueWorld(QueueWorld):
-    unique = True
-
-
-class StackWorld(QueueWorld):
-    into, out_of, end = "push", "pop", -1
-
-
-class UniqueStackWorld(StackWorld):
     unique = True
 
 
@@ -256,22 +223,17 @@ def _counter(operations):
     yield 0, step
 
 
-def _container(into, end):
-    def specify(operations):
-        def step(state, o):
-            if o.f == into:
-                return True, (*state, o.input)
-            values = list(state)
-            if o.type is FAIL or (o.type is OK and o.output is None):
-                return not values, state
-            if not values:
-                return o.type is INFO, state
-            value = values.pop(end)
-            return o.type is INFO or value == o.output, tuple(values)
+def _queue(operations):
+    def step(state, o):
+        if o.f == "enqueue":
+            return True, (*state, o.input)
+        if o.type is FAIL or (o.type is OK and o.output is None):
+            return not state, state
+        if not state:
+            return o.type is INFO, state
+        return o.type is INFO or state[0] == o.output, state[1:]
 
-        yield (), step
-
-    return specify
+    yield (), step
 
 
 def _multiset(operations):
@@ -294,19 +256,6 @@ def _multiset(operations):
             return True, tuple(rest)
 
         yield (), step
-
-
-def _registers(operations):
-    def step(state, o):
-        values = dict(state)
-        for what, key, value in o.output if o.type is OK else o.input:
-            if what == "w":
-                values[key] = value
-            elif value is not None and values.get(key) != value:
-                return False, state
-        return True, tuple(sorted(values.items()))
-
-    yield (), step
 
 
 def _mutex(operations):
@@ -346,43 +295,6 @@ def _log(operations):
             ), state
 
         yield (), step
-
-
-class AccountsWorld(World):
-    state = (("a", 2), ("b", 1))
-
-    def draw(self, index):
-        if self.rnd.random() < 0.5:
-            return "read", None
-        source, target = self.rnd.sample("ab", 2)
-        return "transfer", {"from": source, "to": target, "amount": self.rnd.randint(1, 2)}
-
-    def run(self, f, argument, index):
-        balances = dict(self.state)
-        if f == "read":
-            return balances, OK, None
-        balances[argument["from"]] -= argument["amount"]
-        balances[argument["to"]] += argument["amount"]
-        self.state = tuple(balances.items())
-        return argument, OK, None
-
-    def any_result(self, operation):
-        if operation.f != "read":
-            return operation.output
-        first = self.rnd.randint(-1, 4)
-        return {"a": first, "b": 3 - first if self.rnd.random() < 0.8 else 1}
-
-
-def _accounts(operations):
-    def step(state, o):
-        if o.f == "read":
-            return o.output == dict(state), state
-        balances = dict(state)
-        balances[o.input["from"]] -= o.input["amount"]
-        balances[o.input["to"]] += o.input["amount"]
-        return True, tuple(balances.items())
-
-    yield AccountsWorld.state, step
 
 
 def _blocks(operations):
@@ -473,11 +385,8 @@ SPECIFICATIONS = {
     "list-append": _list,
     "set": oracle.SPECIFICATIONS["set"],
     "counter": _counter,
-    "queue": _container("enqueue", 0),
-    "stack": _container("push", -1),
+    "queue": _queue,
     "unordered-queue": _multiset,
-    "multi-register": _registers,
-    "accounts": _accounts,
     "mutex": _mutex,
     "log": _log,
     "producer-ids": _blocks,
@@ -486,15 +395,15 @@ SPECIFICATIONS = {
 oracle.SPECIFICATIONS.update(SPECIFICATIONS)
 
 
-def paired_history(rnd, into, out_of):
+def paired_history(rnd):
     """Values that go in and come out (or stay) at random times, and a look that found nothing."""
     spans = []
     for value in range(rnd.randint(1, 4)):
         begin = rnd.randint(0, 8)
-        spans.append((into, value, None, begin))
+        spans.append(("enqueue", value, None, begin))
         if rnd.random() < 0.9:
-            spans.append((out_of, None, value, max(0, begin + rnd.randint(-2, 9))))
-    spans += [(out_of, None, None, rnd.randint(0, 12))] * rnd.randint(0, 1)
+            spans.append(("dequeue", None, value, max(0, begin + rnd.randint(-2, 9))))
+    spans += [("dequeue", None, None, rnd.randint(0, 12))] * rnd.randint(0, 1)
     operations = []
     for index, (f, argument, result, begin) in enumerate(spans):
         end = None if rnd.random() < 0.08 else begin + rnd.randint(0, 4)
@@ -509,7 +418,6 @@ RULED = {
     "set": UniqueSetWorld,
     "counter": EqualCounterWorld,
     "queue": UniqueQueueWorld,
-    "stack": UniqueStackWorld,
     "log": LogWorld,
     "producer-ids": BlocksWorld,
     "unique-ids": IdsWorld,
@@ -521,13 +429,10 @@ SEARCHED = {
     "counter": CounterWorld,
     "idle-counter": IdleCounterWorld,
     "queue": QueueWorld,
-    "stack": StackWorld,
     "mutex": MutexWorld,
     "log": RepeatedLogWorld,
     "unordered-queue": UnorderedQueueWorld,
     "decremented-counter": DecrementedCounterWorld,
-    "multi-register": MultiRegisterWorld,
-    "accounts": AccountsWorld,
     "broker": BrokerWorld,
 }
 """Model -> a world with repeated values."""

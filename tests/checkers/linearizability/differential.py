@@ -45,8 +45,6 @@ from tests.checkers.linearizability import (
 SIZE_MAX = 8
 PIECE = 500
 """Histories of one kind that are one piece of work, a quarter of a second of it."""
-INITIAL = {"accounts": dict(more_worlds.AccountsWorld.state)}
-"""Model -> what is there first, where that has to be given."""
 
 SYSTEMS = {
     **{kind: (WORLDS[kind], kind.removeprefix("unique-")) for kind in FIRST_WORLDS},
@@ -58,9 +56,7 @@ SYSTEMS = {
 }
 """Name -> a correct system, and the model that judges it."""
 WILD = {name: name for name in KINDS} | {
-    f"unique-{name}": name
-    for name in KINDS
-    if name not in ("accounts", "mutex", "topics", "unique-ids")
+    f"unique-{name}": name for name in KINDS if name not in ("mutex", "topics", "unique-ids")
 }
 
 
@@ -84,7 +80,7 @@ def complaint(source: str, kind: str, number: int) -> tuple[str | None, str]:
     operations, name, right = drawn(source, kind, number)
     truth = "PASS" if oracle.is_linearizable(operations, name) else "FAIL"
     assert truth == "PASS" or not right, "generator and oracle disagree"
-    model = model_named(name, INITIAL.get(name))
+    model = model_named(name)
     result = judge(operations, model)
     found = [(f"by {result.algorithm}", result.status.value, result.summary)]
     refused = verify(operations, model, result)

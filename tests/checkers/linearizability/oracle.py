@@ -36,7 +36,7 @@ def _shows(operation: Operation, kind: str) -> bool:
     if operation.type is not EventType.FAIL:
         return False
     ending = (operation.f, operation.error)
-    if kind in ("queue", "stack", "unordered-queue"):
+    if kind in ("queue", "unordered-queue"):
         return operation.error == "empty"
     if kind == "cas-register":
         return operation.f == "cas" and operation.error in (None, "cas_mismatch")

@@ -103,7 +103,7 @@ def test_the_example_of_the_readme_passes_and_stores_its_proof(tmp_path):
         (["--model", "sessions", "--option", "algorithm=wgl"], "no option 'algorithm'"),
         (["--model", "set-fulll"], "did you mean 'set-full'?"),
         (["--model", "transactions-rw-registr"], "did you mean 'transactions-rw-register'?"),
-        (["--model", "kafka"], "known: accounts, broker"),
+        (["--model", "kafka"], "known: broker, cas-register"),
     ],
 )
 def test_a_senseless_option_is_one_line(arguments, message):
