@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import fields
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -141,18 +140,17 @@ def run(
         from harness.doctor.impossible_faults import settle  # noqa: PLC0415
 
         plan = settle(document, skip=skip_impossible, shown=shown)
-    from harness.run.run_to_verdict import Request, own_arguments, perform, repeat_command  # noqa: PLC0415
+    from harness.run.run_to_verdict import own_arguments, perform, repeat_command  # noqa: PLC0415
 
-    request = Request(
-        plan=plan,
-        runs=runs,
-        command=repeat_command(own_arguments(), plan.seed),
+    return perform(
+        plan,
+        runs,
+        repeat_command(own_arguments(), plan.seed),
+        None if build is None else build.strip(),
         spark_master=spark_master,
         with_report=not no_report,
         shown=shown,
-        build=None if build is None else build.strip(),
     )
-    return perform(request, datetime.now(UTC))
 
 
 def compose(asked: Mapping[str, Any]) -> dict[str, Any]:

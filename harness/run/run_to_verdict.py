@@ -21,7 +21,6 @@ from checkers.nodes.agreement import NO_SPACE
 from checkers.verdict import EXIT_CODES, Status
 from cluster.backends.processes.lifecycle import ROOM_BYTES_MIN
 from cluster.backends.registry import SIM
-from cluster.values import valueclass
 from harness.errors import PlanError, bugs_kept_in, one_line
 from harness.evidence import node_disks
 from harness.full_disk import lack_of_room, run_broken_off
@@ -46,21 +45,6 @@ from results.store.model import system_shown
 from results.store.run_store import RunStore
 
 
-@valueclass
-class Request:
-    """A plan and the options that are no part of it."""
-
-    plan: Plan
-    runs: Path
-    command: str
-    """The command line that repeats the run."""
-    spark_master: str | None
-    with_report: bool
-    shown: Shown = Shown.LINES
-    build: str | None = None
-    """What the user calls the build under test."""
-
-
 def run_name(now: datetime, seed: int) -> str:
     """Name a run by its UTC start, its seed and a random suffix.
 
@@ -70,21 +54,39 @@ def run_name(now: datetime, seed: int) -> str:
     return f"{now:%Y%m%dT%H%M%SZ}-seed{seed}-{secrets.token_hex(2)}"
 
 
-def perform(request: Request, now: datetime) -> int:
-    """Run, judge and report. Returns the exit code of the verdict.
+def perform(
+    plan: Plan,
+    runs: Path,
+    command: str,
+    build: str | None,
+    *,
+    spark_master: str | None,
+    with_report: bool,
+    shown: Shown,
+) -> int:
+    """Run a plan, judge and report. Returns the exit code of the verdict.
 
-    Raises what `make_store` does, BackendError, HarnessError, and KeyboardInterrupt after a signal;
-    by then no node runs any more.
+    `command` and `build` as of `make_store`. Raises what that does, BackendError, HarnessError, and
+    KeyboardInterrupt after a signal; by then no node runs any more.
     """
-    store = make_store(request.plan, request.runs, request.command, now, request.build)
+    store = make_store(plan, runs, command, build)
     with bugs_kept_in(store.folder):
-        return _perform(request, store)
+        display = _announce(plan, store, shown)
+        run_cluster(plan, store, display)
+        scarce = "" if plan.backend == SIM.name else starvation()  # before judging adds to the load
+        with Engine(spark_master, display.say) as engine:
+            display.say("judging")
+            code = judge_and_report(store, engine.judge, with_report=with_report, shown=shown)
+        undecided = code in (EXIT_CODES[Status.UNDER_EXERCISED], EXIT_CODES[Status.UNKNOWN])
+        if undecided and (said := scarce or starvation_of(store.events())):
+            display.say(said)
+        return code
 
 
-def make_store(
-    plan: Plan, runs: Path, command: str, now: datetime, build: str | None = None
-) -> RunStore:
+def make_store(plan: Plan, runs: Path, command: str, build: str | None = None) -> RunStore:
     """Make the folder of a run that begins now, with its plan.
+
+    `command`: the command line that repeats it; `build`: what the user calls what is tested.
 
     Raises PlanError and UnicodeEncodeError where nodes would not find a folder of that name, and
     StoreError when it cannot be made.
@@ -96,20 +98,20 @@ def make_store(
     started = versions_of(plan)
     if build is not None:
         started["build"] = build
-    document = plan_document(plan, run_name(now, plan.seed), command, started)
+    document = plan_document(plan, run_name(datetime.now(UTC), plan.seed), command, started)
     return RunStore.create(runs, document)
 
 
 def run_unseen(plan: Plan, runs: Path, command: str) -> RunStore:
     """Run a plan that begins now, and show nothing. Raises what `make_store` and a run do."""
-    store = make_store(plan, runs, command, datetime.now(UTC))
+    store = make_store(plan, runs, command)
     run_cluster(plan, store, Display(Console(quiet=True), store.folder.name, plan.duration_s))
     return store
 
 
-def _perform(request: Request, store: RunStore) -> int:
-    plan = request.plan
-    console = console_of(request.shown)
+def _announce(plan: Plan, store: RunStore, shown: Shown) -> Display:
+    """Make the display of a run, and say what is run on it."""
+    console = console_of(shown)
     display = Display(console, f"{plan.campaign}/{store.folder.name}", plan.duration_s, plan.mutant)
     display.say(f"run {store.folder} of system {system_shown(store.plan())}")
     if plan.mutant is not None:
@@ -117,17 +119,7 @@ def _perform(request: Request, store: RunStore) -> int:
     for skipped in plan.skipped:
         remedy = f" (remedy: {skipped.remedy})" if skipped.remedy else ""
         display.say(f"SKIPPED {skipped.fault}: it cannot work here: {skipped.reason}{remedy}")
-    run_cluster(plan, store, display)
-    scarce = "" if plan.backend == SIM.name else starvation()  # before judging adds to the load
-    with Engine(request.spark_master, display.say) as engine:
-        display.say("judging")
-        code = judge_and_report(
-            store, engine.judge, with_report=request.with_report, shown=request.shown
-        )
-    undecided = code in (EXIT_CODES[Status.UNDER_EXERCISED], EXIT_CODES[Status.UNKNOWN])
-    if undecided and (said := scarce or starvation_of(store.events())):
-        display.say(said)
-    return code
+    return display
 
 
 def starvation() -> str:

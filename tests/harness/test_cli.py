@@ -112,7 +112,7 @@ def test_check_of_a_file_ends_with_the_verdict_and_its_exit_code(
     assert result.stdout.splitlines()[-1].startswith(f"{verdict} h.jsonl")
 
 
-def broken(*_):
+def broken(*_, **__):
     raise ZeroDivisionError("oops\nand more")
 
 
@@ -170,7 +170,7 @@ def test_a_bug_of_a_client_is_no_fault_of_the_environment(tmp_path, monkeypatch)
 
 @pytest.mark.slow
 def test_an_interrupt_ends_in_130(monkeypatch):
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(run_to_verdict, "perform", interrupted)
