@@ -33,8 +33,8 @@ _NO_TOPIC = ErrorCode.unknown_topic_or_partition.name
 
 OPTIONS = {
     "keys": Option(8, "how many lists there are", 1, 10_000),
-    "append_fraction": Option(0.5, "share of operations that are appends", 0.01, 0.99),
 }
+_WRITES_FRACTION = 0.5
 
 
 class AppendClient(TargetClient):
@@ -100,5 +100,5 @@ KIND = WorkloadKind(
     "append",
     "elements appended to config lists and read back; linearizable lists",
     OPTIONS,
-    lambda options: Append(options["keys"], options["append_fraction"]),
+    lambda options: Append(options["keys"], _WRITES_FRACTION),
 )

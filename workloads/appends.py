@@ -41,9 +41,9 @@ T = TypeVar("T")
 KEY: Final = "log-0"
 """The one log, named as a partition is."""
 OPTIONS: Final = {
-    "append_fraction": Option(0.7, "share of operations that are appends", 0.01, 0.99),
     "nodes": Option(7, "most nodes whose logs are read whole in the end", 1, 100),
 }
+_APPENDS_FRACTION: Final = 0.7
 _PAUSE_S: Final = 0.02
 """Between two looks at a node that has not replayed the last record yet."""
 
@@ -134,12 +134,11 @@ class Appends(Plain):
     """The workload with its options."""
 
     makes = AppendsClient
-    append_fraction: float
     nodes: int
     name: str = "appends"
 
     def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
-        share = {Role.READER: 0.0, Role.WRITER: 1.0, Role.MIXED: self.append_fraction}[role]
+        share = {Role.READER: 0.0, Role.WRITER: 1.0, Role.MIXED: _APPENDS_FRACTION}[role]
         count = 0
         while True:
             if random.random() < share:
@@ -174,6 +173,6 @@ KIND = WorkloadKind(
     "appends",
     "records appended to the log of a bare raft quorum and read back",
     OPTIONS,
-    lambda options: Appends(options["append_fraction"], options["nodes"]),
+    lambda options: Appends(options["nodes"]),
     speaks_kafka=False,
 )

@@ -42,8 +42,8 @@ OPTIONS = {
     "brokers": Option(8, "how many broker ids there are", 1, 1_000),
     "group": Option(2, "how many of them a worker uses at a time", 1, 1_000),
     "stage": Option(60, "how many operations a worker stays with a group", 1, 100_000),
-    "read_fraction": Option(0.3, "share of operations that are reads", 0.01, 0.99),
 }
+_READS_FRACTION = 0.3
 
 
 class BrokersClient(TargetClient):
@@ -104,12 +104,11 @@ class Brokers(Plain):
     brokers: int
     group: int
     stage: int
-    read_fraction: float
     name: str = "brokers"
 
     def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
         """Register, keep alive, fence and look; `w<worker>.<n>` names an incarnation."""
-        fractions = {Role.READER: 1.0, Role.WRITER: 0.0, Role.MIXED: self.read_fraction}
+        fractions = {Role.READER: 1.0, Role.WRITER: 0.0, Role.MIXED: _READS_FRACTION}
         incarnations: dict[int, int] = {}
         count = 0
         while True:

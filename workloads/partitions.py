@@ -21,8 +21,8 @@ from workloads.keyed import Keyed, TargetClient
 
 OPTIONS = {
     "topics": Option(16, "how many topics there are", 1, 10_000),
-    "growth_fraction": Option(0.5, "share of operations that are increments", 0.01, 0.99),
 }
+_WRITES_FRACTION = 0.5
 
 
 class PartitionsClient(TargetClient):
@@ -102,5 +102,5 @@ KIND = WorkloadKind(
     "partitions",
     "topics grow partition by partition; linearizable counters",
     OPTIONS,
-    lambda options: Partitions(options["topics"], options["growth_fraction"]),
+    lambda options: Partitions(options["topics"], _WRITES_FRACTION),
 )

@@ -62,27 +62,16 @@ OPTIONS: Final[Mapping[str, Option | Choice]] = {
     "partitions": Option(6, "how many partitions the topic has", 1, 100),
     "replication_factor": Option(3, "replicas of a partition, at most as many as brokers", 1, 100),
     "min_insync_replicas": Option(2, "min.insync.replicas, at most as many as replicas", 1, 100),
-    "send_fraction": Option(0.4, "share of operations that are sends", 0.01, 0.99),
-    "commit_fraction": Option(0.3, "share of a member's operations that commit", 0.01, 0.9),
-    "leave_fraction": Option(0.01, "share of these that leave the group", 0.0, 0.5),
-    "abandon_fraction": Option(0.02, "share of these that abandon a member", 0.0, 0.5),
-    "zombie_fraction": Option(0.04, "share of these that commit for a former member", 0.0, 0.5),
-    "session_timeout_ms": Option(2000, "session.timeout.ms of members", 100, 600_000),
-    "rebalance_timeout_ms": Option(2000, "how long a rebalance waits for members", 100, 600_000),
 }
+_SENDS_FRACTION: Final = 0.4
+_OF_A_MEMBER: Final = {COMMIT: 0.3, LEAVE: 0.01, ABANDON: 0.02, ZOMBIE_COMMIT: 0.04}
+"""Shares of a member's operations; the others consume."""
 
 
 @valueclass
 class Groups(Topics):
     """The workload with its options."""
 
-    send_fraction: float
-    commit_fraction: float
-    leave_fraction: float
-    abandon_fraction: float
-    zombie_fraction: float
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
     client_kind: str
     name: str = "groups"
 
@@ -92,21 +81,15 @@ class Groups(Topics):
 
     def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
         """Send to random partitions; consume, commit, and come and go as a member."""
-        sends = {Role.READER: 0.0, Role.WRITER: 1.0, Role.MIXED: self.send_fraction}[role]
-        others = {
-            COMMIT: self.commit_fraction,
-            LEAVE: self.leave_fraction,
-            ABANDON: self.abandon_fraction,
-            ZOMBIE_COMMIT: self.zombie_fraction,
-        }
-        weights = [*others.values(), max(0.0, 1.0 - sum(others.values()))]
+        sends = {Role.READER: 0.0, Role.WRITER: 1.0, Role.MIXED: _SENDS_FRACTION}[role]
+        weights = [*_OF_A_MEMBER.values(), 1.0 - sum(_OF_A_MEMBER.values())]
         keys, count = self.keys(), 0
         while True:
             if random.random() < sends:
                 count += 1
                 yield Op(SEND, random.choice(keys), f"w{worker}.{count}")
             else:
-                (function,) = random.choices([*others, CONSUME], weights)
+                (function,) = random.choices([*_OF_A_MEMBER, CONSUME], weights)
                 yield Op(function)
 
     def shapes(self) -> Shapes:
@@ -123,11 +106,10 @@ class Groups(Topics):
         return (*(Op(POLL_ALL, key) for key in self.keys()), Op(JOIN_ALL))
 
     def client(self, context: ClientContext) -> WorkloadClient:
-        limits = self.session_timeout_ms, self.rebalance_timeout_ms
-        own = GroupsClient(context, TOPIC, self, *limits)
+        own = GroupsClient(context, TOPIC, self)
         if self.client_kind == OWN:
             return own
-        return JavaGroupsClient(context, own, TOPIC, *limits, self.protocol)
+        return JavaGroupsClient(context, own, TOPIC, self.protocol)
 
     @property
     def protocol(self) -> str:

@@ -35,6 +35,8 @@ from workloads.data.leads import Budget, Leads, Stopped, Topics
 from workloads.data.log_client import LogClient, SharedProducer
 
 GROUP_ID: Final = "g"
+SESSION_TIMEOUT_MS: Final = 2000
+REBALANCE_TIMEOUT_MS: Final = 2000
 _POLL_BYTES: Final = 2 * 1024
 _POLL_WAIT_MS: Final = 20.0
 _STATIC_EVERY: Final = 3
@@ -62,14 +64,10 @@ class GroupsClient:
         context: ClientContext,
         topic: str,
         topics: Topics,
-        session_timeout_ms: float,
-        rebalance_timeout_ms: float,
     ) -> None:
         self._context = context
         self._topic = topic
         self._partitions = topics.partitions
-        self._session_timeout_ms = session_timeout_ms
-        self._rebalance_timeout_ms = rebalance_timeout_ms
         self._log = LogClient(context, topics, ALL, 0, "none", SharedProducer())
         self._data = DataClient(context.client)
         self._group = GroupClient(context.client)
@@ -130,7 +128,7 @@ class GroupsClient:
         self._forget()
 
         async def ask(who: Member) -> Any:
-            limits_ms = self._session_timeout_ms, self._rebalance_timeout_ms
+            limits_ms = SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS
             peer = self._leads.peer(node, budget.left_ms)
             outcome = await self._group.join(peer, who, self._topic, *limits_ms)
             if outcome.error == ErrorCode.member_id_required.name and not who.member_id:

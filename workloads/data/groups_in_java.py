@@ -14,7 +14,13 @@ from checkers.groups.facts import ABANDON, COMMIT, LEAVE, ZOMBIE_COMMIT
 from checkers.history import EventType
 from checkers.partition_logs.columns import CONSUME, SEND
 from workloads.base import ClientContext, Completion, Op
-from workloads.data.groups_client import GROUP_ID, GroupsClient, instance_of
+from workloads.data.groups_client import (
+    GROUP_ID,
+    REBALANCE_TIMEOUT_MS,
+    SESSION_TIMEOUT_MS,
+    GroupsClient,
+    instance_of,
+)
 from workloads.data.java_clients import SILENCE, JavaClient
 from workloads.data.leads import Budget, Stopped
 
@@ -30,17 +36,15 @@ class JavaGroupsClient:
         context: ClientContext,
         own: GroupsClient,
         topic: str,
-        session_timeout_ms: float,
-        rebalance_timeout_ms: float,
         protocol: str,
     ) -> None:
         self._context = context
         self._own = own
         self._java = JavaClient(context)
-        limits = (str(round(session_timeout_ms)), str(round(rebalance_timeout_ms)))
+        limits = (str(SESSION_TIMEOUT_MS), str(REBALANCE_TIMEOUT_MS))
         instance = instance_of(context.worker) or ""
         self._consume = ("consume", GROUP_ID, topic, instance, protocol, *limits)
-        self._pause_ms = rebalance_timeout_ms * 1.25
+        self._pause_ms = REBALANCE_TIMEOUT_MS * 1.25
 
     async def invoke(self, op: Op) -> Completion:
         asked = {

@@ -78,13 +78,15 @@ OPTIONS: Final[Mapping[str, Option | Choice]] = {
     "min_insync_replicas": Option(2, "min.insync.replicas, at most as many as replicas", 1, 100),
     "appends": Option(4, "most appends of one transaction", 1, 100),
     "read_fraction": Option(0.3, "share of operations that only read", 0.0, 0.99),
-    "uncommitted_fraction": Option(0.2, "share of these with read_uncommitted", 0.0, 1.0),
     "abort_fraction": Option(0.15, "share of transactions that abort on purpose", 0.0, 1.0),
-    "zombie_fraction": Option(0.04, "share whose transactional id is taken over", 0.0, 1.0),
     "outlive_fraction": Option(0.0, "share that outlive transaction_timeout_ms", 0.0, 1.0),
     "late_fraction": Option(0.1, "share whose end arrives once more, late", 0.0, 1.0),
     "transaction_timeout_ms": Option(5000, "transaction.timeout.ms", 1000, 600_000),
 }
+_UNCOMMITTED_FRACTION: Final = 0.2
+"""Share of reads alone with read_uncommitted."""
+_ZOMBIES_FRACTION: Final = 0.04
+"""Share of transactions whose transactional id is taken over."""
 _OFFSETS_FRACTION: Final = 0.2
 """Share of a worker's reads that look up an offset."""
 _WORKERS_MAX: Final = 1_000
@@ -101,9 +103,7 @@ class Transactions(Topics):
     topics: int
     appends: int
     read_fraction: float
-    uncommitted_fraction: float
     abort_fraction: float
-    zombie_fraction: float
     outlive_fraction: float
     late_fraction: float
     transaction_timeout_ms: int
@@ -129,7 +129,7 @@ class Transactions(Topics):
                     yield Op(OFFSETS, None, _reads([own]))
                     continue
                 seen = random.sample(keys, random.randint(1, len(keys)))
-                uncommitted = random.random() < self.uncommitted_fraction
+                uncommitted = random.random() < _UNCOMMITTED_FRACTION
                 yield Op(READ_UNCOMMITTED if uncommitted else READ, None, _reads(seen))
                 continue
             seen = random.sample(keys, random.randint(0, 1))
@@ -142,7 +142,7 @@ class Transactions(Topics):
             yield Op(self._function(random), None, steps)
 
     def _function(self, random: Random) -> str:
-        if random.random() < self.zombie_fraction:
+        if random.random() < _ZOMBIES_FRACTION:
             return ZOMBIE
         outlives = self.outlive_fraction and random.random() < self.outlive_fraction
         if outlives and self.client_kind == OWN:
