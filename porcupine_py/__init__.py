@@ -28,7 +28,7 @@ from porcupine_py.checking import (
     check_operations_verbose,
 )
 from porcupine_py.history import PENDING, Event, EventKind, Operation
-from porcupine_py.linearization import Annotation, LinearizationInfo, PartInfo
+from porcupine_py.linearization import LinearizationInfo, PartInfo
 from porcupine_py.model import Model, NondeterministicModel, partition_by, partition_event_by
 from porcupine_py.operations import HistoryError
 from porcupine_py.states import ModelError
@@ -36,7 +36,6 @@ from porcupine_py.visualization import visualize, visualize_path
 
 __all__ = [
     "PENDING",
-    "Annotation",
     "CheckResult",
     "Event",
     "EventKind",

@@ -46,7 +46,7 @@ def _page(model: Model[Any, Any, Any], info: LinearizationInfo) -> str:
     scale = Scale.of(info)
     steps = [Steps.of(part, model) for part in info.parts]
     drawings = [
-        draw_part(number, part, steps[number], model, scale, info.annotations)
+        draw_part(number, part, steps[number], model, scale)
         for number, part in enumerate(info.parts)
     ]
     data = json.dumps([each.data(scale) for each in steps], separators=(",", ":"))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from porcupine_py.linearization import Annotation, PartInfo
+from porcupine_py.linearization import PartInfo
 from porcupine_py.model import Model
 from porcupine_py.visualization.scale import Scale, escape
 from porcupine_py.visualization.steps import Steps
@@ -15,20 +15,17 @@ from porcupine_py.visualization.steps import Steps
 _ROW_PX, _BAR_PX, _TOP_PX = 38, 28, 10
 _LINE_PX = 22
 """Where in a bar the line passes, below its text."""
-_Row = tuple[int, Any]
-"""Kind of a row (0: a client, 1: a tag) and its name, as rows are sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """Something with a beginning and an end in a row."""
+    """An operation with its beginning and end, in the row of its client."""
 
-    row: _Row
+    client_id: int
     start: float
     end: float | None
-    operation: int | None
-    """Position in the part; None: an annotation."""
-    annotation: Annotation | None = None
+    operation: int
+    """Position in the part."""
 
     @property
     def until(self) -> float:
@@ -41,25 +38,21 @@ def draw_part(
     steps: Steps,
     model: Model[Any, Any, Any],
     scale: Scale,
-    annotations: Sequence[Annotation],
 ) -> str:
     """Return a section of the page."""
     bars = [
-        _Bar((0, operation.client_id), operation.call, operation.return_, position)
+        _Bar(operation.client_id, operation.call, operation.return_, position)
         for position, operation in enumerate(part.operations)
     ]
-    bars += [_annotation_bar(annotation) for annotation in annotations]
     lanes, heads = _lanes(bars)
     texts = [model.operation_text(operation) for operation in part.operations]
     height = _TOP_PX + _ROW_PX * max(1, len(set(lanes)))
-    pieces = [_head(row, lane) for lane, row in heads.items()]
+    pieces = [_head(client_id, lane) for lane, client_id in heads.items()]
     pieces += [
-        _annotation(bar, lane, scale)
-        if bar.operation is None
-        else _operation(bar, lane, scale, texts[bar.operation], part, steps, model)
+        _operation(bar, lane, scale, texts[bar.operation], part, steps, model)
         for bar, lane in zip(bars, lanes, strict=True)
     ]
-    ys = [_line_y(lane) for bar, lane in zip(bars, lanes, strict=True) if bar.operation is not None]
+    ys = [_line_y(lane) for lane in lanes]
     state = {True: "legal", False: "illegal", None: "unknown"}[part.legal]
     word = {True: "linearizable", False: "not linearizable", None: "not decided"}[part.legal]
     return "\n".join(
@@ -79,27 +72,21 @@ def draw_part(
     )
 
 
-def _annotation_bar(annotation: Annotation) -> _Bar:
-    row: _Row = (1, annotation.tag) if annotation.tag else (0, annotation.client_id)
-    end = annotation.start if annotation.end is None else max(annotation.start, annotation.end)
-    return _Bar(row, annotation.start, end, None, annotation)
+def _lanes(bars: Sequence[_Bar]) -> tuple[list[int], dict[int, int]]:
+    """Return the lane of each bar, and the client whose row begins at a lane.
 
-
-def _lanes(bars: Sequence[_Bar]) -> tuple[list[int], dict[int, _Row]]:
-    """Return the lane of each bar, and the row that begins at a lane.
-
-    What overlaps in one row (clients whose ids were not given, annotations) goes side by side.
+    What overlaps in one row (clients whose ids were not given) goes side by side.
     """
     lanes = [0] * len(bars)
-    heads: dict[int, _Row] = {}
+    heads: dict[int, int] = {}
     used = 0
-    rows: dict[_Row, list[int]] = {}
+    rows: dict[int, list[int]] = {}
     for i, bar in enumerate(bars):
-        rows.setdefault(bar.row, []).append(i)
-    for row in sorted(rows, key=lambda row: (row[0], str(type(row[1])), row[1])):
-        heads[used] = row
+        rows.setdefault(bar.client_id, []).append(i)
+    for client_id in sorted(rows, key=lambda client_id: (str(type(client_id)), client_id)):
+        heads[used] = client_id
         ends: list[float] = []
-        for i in sorted(rows[row], key=lambda i: bars[i].start):
+        for i in sorted(rows[client_id], key=lambda i: bars[i].start):
             free = (lane for lane, end in enumerate(ends) if end < bars[i].start)
             lane = next(free, len(ends))
             ends[lane : lane + 1] = [bars[i].until]
@@ -116,11 +103,10 @@ def _line_y(lane: int) -> int:
     return _top(lane) + _LINE_PX
 
 
-def _head(row: _Row, lane: int) -> str:
-    name = row[1] if row[0] else f"client {row[1]}"
+def _head(client_id: int, lane: int) -> str:
     return (
         f'<svg x="0" y="{_top(lane)}" width="90" height="{_BAR_PX}"><text x="4" y="14">'
-        f"{escape(str(name))}</text></svg>"
+        f"{escape(f'client {client_id}')}</text></svg>"
     )
 
 
@@ -133,7 +119,6 @@ def _operation(
     steps: Steps,
     model: Model[Any, Any, Any],
 ) -> str:
-    assert bar.operation is not None
     operation = part.operations[bar.operation]
     end = "never returned" if bar.end is None else f"return {bar.end}"
     about = [text, f"call {bar.start}, {end}", model.metadata_text(operation.metadata)]
@@ -142,44 +127,11 @@ def _operation(
         kind += " pending"
     if steps.orders and bar.operation in steps.orders[0].refused:
         kind += " refused"
-    attributes = f'data-operation="{bar.operation}" data-y="{_line_y(lane)}" tabindex="0"'
-    return _bar(bar, lane, scale, kind, attributes, "", text, about)
-
-
-def _annotation(bar: _Bar, lane: int, scale: Scale) -> str:
-    note = bar.annotation
-    assert note is not None
-    colors = ""
-    if note.background_color:
-        colors += f"--back:{note.background_color};"
-    if note.text_color:
-        colors += f"--ink:{note.text_color};"
-    return _bar(
-        bar,
-        lane,
-        scale,
-        "annotation",
-        "",
-        colors,
-        note.description,
-        [note.description, note.details],
-    )
-
-
-def _bar(
-    bar: _Bar,
-    lane: int,
-    scale: Scale,
-    kind: str,
-    attributes: str,
-    style: str,
-    text: str,
-    about: Iterable[str],
-) -> str:
     left, right = scale.begin(bar.start), scale.end(bar.end)
     title = "\n".join(escape(line) for line in about if line)
     return (
-        f'<g class="{kind}" {attributes} style="{style}"><title>{title}</title>'
+        f'<g class="{kind}" data-operation="{bar.operation}" data-y="{_line_y(lane)}" tabindex="0">'
+        f"<title>{title}</title>"
         f'<svg x="{left:g}" y="{_top(lane)}" width="{right - left:g}" height="{_BAR_PX}">'
         f'<rect width="100%" height="100%" rx="4"/><text x="6" y="14">{escape(text)}</text>'
         "</svg></g>"

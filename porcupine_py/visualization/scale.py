@@ -27,12 +27,8 @@ class Scale:
 
     @classmethod
     def of(cls, info: LinearizationInfo) -> Scale:
-        """Take in every time of operations and annotations."""
+        """Take in every time of operations."""
         times = {time for part in info.parts for time in ranks(part.operations)}
-        for annotation in info.annotations:
-            times.add(annotation.start)
-            if annotation.end is not None:
-                times.add(annotation.end)
         return cls({time: rank for rank, time in enumerate(sorted(times))})
 
     @property

@@ -130,7 +130,7 @@ def test_keys_are_judged_one_by_one():
     result, info = check_operations_verbose(KEY_VALUE, history)
     assert result is CheckResult.OK
     assert info.partial_linearizations() == [[[0, 1]], [[0, 1]]]
-    assert info.partial_linearizations_operations()[1] == [[history[1], history[3]]]
+    assert info.parts[1].operations == (history[1], history[3])
     assert not check_operations(KEY_VALUE, [*history, kv("get", "y", None, "a", 6, 7)])
 
 

@@ -184,7 +184,8 @@ def test_keys_judged_one_by_one_are_judged_as_if_together(history):
 @given(histories(REGISTER_OPERATIONS))
 def test_every_partial_linearization_is_right_as_far_as_it_goes(history):
     result, info = check_operations_verbose(REGISTER, history)
-    (orders,) = info.partial_linearizations_operations()
+    (part,) = info.parts
+    orders = [[part.operations[i] for i in order] for order in part.partials]
     for order in orders:
         assert respects_time(order)
         assert runs(REGISTER, order)

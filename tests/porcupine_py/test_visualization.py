@@ -7,7 +7,6 @@ from html.parser import HTMLParser
 import pytest
 
 from porcupine_py import (
-    Annotation,
     CheckResult,
     LinearizationInfo,
     Model,
@@ -54,9 +53,8 @@ class Page(HTMLParser):
         return json.loads(text)
 
 
-def page_of(model, history, *annotations, **bounds):
+def page_of(model, history, **bounds):
     result, info = check_operations_verbose(model, history, **bounds)
-    info.add_annotations(annotations)
     output = io.StringIO()
     visualize(model, info, output)
     return result, Page(output.getvalue()), output.getvalue()
@@ -146,8 +144,7 @@ def test_texts_of_the_users_functions_are_only_texts():
         describe_state=lambda state: EVIL,
         describe_operation_metadata=lambda metadata: EVIL,
     )
-    note = Annotation(tag=EVIL, start=1, description=EVIL, details=EVIL)
-    result, page, text = page_of(model, STALE, note)
+    result, page, text = page_of(model, STALE)
     assert result is CheckResult.ILLEGAL
     tags = [tag for tag, _ in page.elements]
     assert tags.count("script") == 2
@@ -186,38 +183,6 @@ def test_no_more_orders_are_shown_than_a_page_holds():
     assert len(page.data()[0]["orders"]) == ORDERS_MAX
     (legend,) = [text for tag, text in page.texts if text.startswith("The longest order")]
     assert legend.endswith(f"{ORDERS_MAX} orders are shown, 60 shorter ones are not.")
-
-
-def test_annotations_have_rows_and_colours():
-    notes = [
-        Annotation(client_id=0, start=5, description="paused", details="SIGSTOP"),
-        Annotation(
-            tag="server 1",
-            start=20,
-            end=10,
-            description="leader",
-            text_color="#fff",
-            background_color="navy",
-        ),
-    ]
-    _, page, text = page_of(REGISTER, STALE, *notes)
-    styles = [a["style"] for a in page.named("annotation")]
-    assert styles == ["", "--back:navy;--ink:#fff;"]
-    assert ("text", "server 1") in page.texts
-    assert "paused\nSIGSTOP" in text
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"tag": "a", "text_color": "red;background:url(//x)"}, "is not a colour"),
-        ({"tag": "a", "background_color": "#12"}, "is not a colour"),
-        ({}, "an annotation needs a client_id or a tag"),
-    ],
-)
-def test_a_senseless_annotation_is_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        Annotation(start=1, description="x", **fields)
 
 
 def test_the_page_is_the_same_each_time(tmp_path):
