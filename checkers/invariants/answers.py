@@ -2,7 +2,8 @@
 
 They read events that no node traces (`harness/sim/sights/answers.py`), each made as a node answers:
 `feature-answer`, a level that is finalized now; `batch-answer`, what became of a right batch;
-`lead-answer`, what became of one at a broker that led, and leads in the same leader epoch still;
+`lead-answer`, the error of a request that leaders answer, by a broker that led, and leads in the
+same leader epoch still;
 `cluster-answer`, rows of DescribeCluster, and what the node knows; `controller-named`, the broker
 that an answer names as the controller; `producer-id`, the id that an idempotent producer gets;
 `refusal`, the errors of an answer to a request that is wrong, or right, whatever the cluster holds,
@@ -77,14 +78,14 @@ def batches_taken(node: str, fields: Fields) -> Broken | None:
     return Broken(f"{node} answers {error} to a right batch of {fields['partition']}")
 
 
-@rule("lead-answer", "ReplicaManager.java, appendRecords")
+@rule("lead-answer", "ReplicaManager.java, appendRecords, fetchOffset, readFromLog")
 def leads_and_takes(node: str, fields: Fields) -> Broken | None:
     """A broker does not say that others lead what it leads, in one leader epoch all the time."""
     if fields["error"] != "not_leader_or_follower":
         return None
     return Broken(
-        f"{node} answers {fields['error']} to a batch of {fields['partition']}, which it leads in "
-        f"leader epoch {fields['epoch']} since it was asked"
+        f"{node} answers {fields['error']} to a {fields['request']} of {fields['partition']}, "
+        f"which it leads in leader epoch {fields['epoch']} since it was asked"
     )
 
 

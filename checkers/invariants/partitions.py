@@ -2,25 +2,27 @@
 
 They read events that no node traces (`harness/sim/sights/partitions.py`): `isr-answer`, a
 controller agrees to an AlterPartition, with the partition epoch that was asked for and the one that
-it knew to be committed when it was asked; `held`, a leader's high watermark and up to where all
-have the log that it waits for; `fetch-waits`, a follower's Fetch that waits, with log end and high
-watermark as its leader has them and as it names them; `voters-wait`, a Fetch of the metadata log
-that waits, with the high watermark when it came and as it is; `waits-lost`, how much waits at a
+it knew to be committed when it was asked; `isr-asked`, a leader asks for a change in a partition
+epoch, and the one in which it has heard of one; `held`, a leader's high watermark and up to where
+all have the log that it waits for; `fetch-waits`, a follower's Fetch that waits, with log end and
+high watermark as its leader has them and as it names them; `voters-wait`, a Fetch of the metadata
+log that waits, with the high watermark when it came and as it is; `waits-lost`, how much waits at a
 node that does not lead the metadata log; `remembered`, up to where a log goes, the last batch that
-it remembers of any idempotent producer, and its high watermark; `log-topic`, the topic that a
-replica is of and the one that its log was made for; `producer-answer`, the sequences of a batch and
-of those that its leader remembers when it answers; `producer-batches`, the sequences that a replica
-remembers of a producer; `acknowledged`, acks and end of a batch that is answered without an error,
-and up to where its leader has committed, and what a kill of it keeps; `deletion`, a DeleteRecords,
-its answer, and where the leader's log begins and is committed; `fetch-sent`, from where a follower
-fetches, and up to where a kill keeps its log; `directory-marked`, that a log directory in use has
-the mark of a clean shutdown; `directory-left`, one of a broker that ended with the mark, and the
-segments that a power loss changes; `registration-sent`, the epoch of an end in order that a broker
-names as it registers, that of its last one, and whether each of its log directories is there and
-had the mark (the three of `harness/sim/sights/shutdowns.py`); `replica-used`, that a broker leads
-or follows, up to where its metadata go, and where it is registered; `replica-placed`, the log
-directory that a replica has moved to, and the one that its broker's metadata have had it in since
-the move began.
+it remembers of any idempotent producer, its high watermark, and the bytes that it counts and has in
+memory; `log-topic`, the topic that a replica is of and the one that its log was made for;
+`producer-answer`, the sequences of a batch and of those that its leader remembers when it answers;
+`producer-batches`, the sequences that a replica remembers of a producer; `acknowledged`, acks and
+end of a batch that is answered without an error, and up to where its leader has committed, and what
+a kill of it keeps; `deletion`, a DeleteRecords, its answer, and where the leader's log begins and
+is committed; `fetch-sent`, from where a follower fetches, and up to where a kill keeps its log;
+`session-sent`, begin, end and high watermark of a follower's log, and those in the session of its
+Fetch, and how long it rests yet; `directory-marked`, that a log directory in use has the mark of a
+clean shutdown; `directory-left`, one of a broker that ended with the mark, and the segments that a
+power loss changes; `registration-sent`, the epoch of an end in order that a broker names as it
+registers, that of its last one, and whether each of its log directories is there and had the mark
+(the three of `harness/sim/sights/shutdowns.py`); `replica-used`, that a broker leads or follows, up
+to where its metadata go, and where it is registered; `replica-placed`, the log directory that a
+replica has moved to, and the one that its broker's metadata have had it in since the move began.
 """
 
 from __future__ import annotations
@@ -49,6 +51,17 @@ def newest_changed(node: str, fields: Fields) -> Broken | None:
     return Broken(
         f"{node} let {fields['leader']} change the ISR of {fields['name']} by a request of "
         f"partition epoch {fields['asked']}, when {fields['known']} was committed"
+    )
+
+
+@rule("isr-asked", "KIP-497; Partition.scala, handleAlterPartitionUpdate")
+def changed_once(node: str, fields: Fields) -> Broken | None:
+    """A leader that hears that its ISR has changed goes on from there, and asks for it no more."""
+    if fields["asked"] > fields["agreed"]:
+        return None
+    return Broken(
+        f"{node} asks again to change the ISR of {fields['name']} in partition epoch "
+        f"{fields['asked']}, though it has been answered that it has changed"
     )
 
 
@@ -167,11 +180,12 @@ def moved_as_assigned(node: str, fields: Fields) -> Broken | None:
     )
 
 
-@rule("remembered", "KIP-98; Partition, min(leader's high watermark, log end)")
+@rule("remembered", "KIP-98; Partition, min(leader's high watermark, log end); fetch.min.bytes")
 def remembered_in_log(node: str, fields: Fields) -> Broken | None:
     """What a replica remembers of producers is in its log: the rest is no duplicate.
 
-    And so is what it calls committed, whatever its leader has.
+    And so is what it calls committed, whatever its leader has, and what it counts for a Fetch that
+    waits for so many bytes.
     """
     held = f"{node} holds {fields['name']} up to {fields['log_end']}"
     if fields["remembered_end"] > fields["log_end"]:
@@ -179,6 +193,9 @@ def remembered_in_log(node: str, fields: Fields) -> Broken | None:
         return Broken(f"{held} and takes what a producer sent up to {remembered_end} for held")
     if fields["high_watermark"] > fields["log_end"]:
         return Broken(f"{held} and calls all below {fields['high_watermark']} committed")
+    if fields["counted_bytes"] != fields["held_bytes"]:
+        counted_bytes = fields["counted_bytes"]
+        return Broken(f"{held} and counts {counted_bytes} bytes for {fields['held_bytes']}")
     return None
 
 
@@ -221,6 +238,25 @@ def fetched_written(node: str, fields: Fields) -> Broken | None:
         f"{node} follows {fields['name']} and fetches from {fields['offset']} on, while it "
         f"keeps what lies below {fields['kept']} if it is killed"
     )
+
+
+@rule("session-sent", "KIP-227; replica.fetch.backoff.ms; KIP-107")
+def session_known(node: str, fields: Fields) -> Broken | None:
+    """By its Fetches a leader knows where a follower's log begins and ends, and what it committed.
+
+    A session names what has changed, whatever changed it: a DeleteRecords waits for the begin. And
+    it leaves out what has failed, for as long as that rests.
+    """
+    session, log = fields["session"], fields["log"]
+    says = f"{node} follows {fields['name']} and"
+    if session != log:
+        return Broken(
+            f"{says} has begin, end and high watermark {log}, and fetches in a session that has "
+            f"{session}"
+        )
+    if fields["rests_ms"] > 0:
+        return Broken(f"{says} fetches it {fields['rests_ms']:.0f} ms before its rest is over")
+    return None
 
 
 @rule("deletion", "KIP-107, DeleteRecords")

@@ -96,7 +96,8 @@ COMMITS_MAX: Final = 30
 def snapshot_made(node: str, fields: Fields) -> Broken | None:
     """A node snapshots its metadata once max.record.bytes.between.snapshots are new.
 
-    Asked of simulated worlds, which show what is new (`snapshot-due`): no trace holds it.
+    Asked of simulated worlds, which show what is new (`snapshot-due`), by the node's own count or
+    as twice as much in whole segments of its log: no trace holds it.
 
     Judge for how many commits a snapshot has been due, and none was begun.
     """

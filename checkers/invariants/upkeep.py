@@ -6,8 +6,9 @@ how long log and snapshots have been larger than is kept; `file-left`, a file of
 neither being written nor waits to be removed; `move-seen`, a replica begins its way to another log
 directory, and whether it has a folder there; `logs-seen`, the log directories in which a broker has
 a log of a partition, or a future log; `request-late`, a request that a node took so long
-ago and has not answered, and for how long it was to wait; `watch-left`, how many Fetch sessions or
-requests a broker watches partitions for that are over.
+ago and has not answered, and for how long it was to wait; `fetch-idle`, a Fetch that is answered
+without news, when it had waited for so long, and was to wait at the most; `watch-left`, how many
+Fetch sessions or requests a broker watches partitions for that are over.
 
 Of `harness/sim/sights/starts.py`: `start-seen`, what a node has of a log, and what it would find.
 
@@ -38,6 +39,9 @@ CHECKPOINT_MS: Final = 5_000.0
 """replica.high.watermark.checkpoint.interval.ms"""
 SLACK_MS: Final = 1_000.0
 """What is due may wait for so long: for a node that was stopped, or for its disk."""
+
+_EARLY_MS: Final = 1.0
+"""A timer may be so early by the clock that set it."""
 
 
 @rule("checkpoint-seen", "ReplicaManager, startHighWatermarkCheckPointThread")
@@ -118,6 +122,22 @@ def answered_in_time(node: str, fields: Fields) -> Broken | None:
     return Broken(
         f"{node} took a {fields['request']} {for_ms:.0f} ms ago that was to wait "
         f"{waits_ms:g} ms at the most, and has not answered it"
+    )
+
+
+@rule("fetch-idle", "fetch.max.wait.ms; KIP-595; KAFKA-14145")
+def waits_for_news(node: str, fields: Fields) -> Broken | None:
+    """A Fetch is answered without news when its time is over, and not before.
+
+    Else whoever has all there is asks without a pause. News are records, an error, a divergence, a
+    snapshot, and a high watermark that the asker does not know.
+    """
+    for_ms, waits_ms = fields["for_ms"], fields["waits_ms"]
+    if for_ms >= waits_ms - _EARLY_MS:
+        return None
+    return Broken(
+        f"{node} answered a Fetch without news after {for_ms:.0f} ms, which was to wait for some "
+        f"for {waits_ms:g} ms"
     )
 
 

@@ -23,7 +23,7 @@ from harness.sim.requests.plain_metadata import (
 )
 
 m: Any = messages
-_METRICS, _GROUP = 16, 32
+_LOGGER, _METRICS, _GROUP = 8, 16, 32
 _THROTTLED: Final = {"*": "*", "0:1,1:2": "0:1,1:2", "0:x": None}
 _OTHERS: Final[dict[str, dict[str, str | None]]] = {
     "compression.gzip.level": {"1": "1", "9": "9", "0": None, "10": None},
@@ -72,9 +72,10 @@ SETTINGS: Final = tuple(
     for text, shown in _texts(kind, row).items()
 )
 """Kinds of resources, their settings, and texts as of `_OTHERS`."""
-_SOURCES: Final = {TOPIC: 1, _METRICS: 7, _GROUP: 8}
+SOURCES: Final = {TOPIC: 1, _LOGGER: 6, _METRICS: 7, _GROUP: 8}
 """ConfigSource of what is set on a resource."""
-_OF_BROKERS: Final = (("num.io.threads", "9"), ("log.retention.ms", "7"))
+_PLUGIN: Final = "a.plugin"
+_OF_BROKERS: Final = (("num.io.threads", "9"), ("log.retention.ms", "7"), (_PLUGIN, "x"))
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
@@ -138,7 +139,7 @@ def _change(
             resources=(wanted,), include_synonyms=True, include_documentation=True
         )
         (result,) = describe_configs(request, state, node._cluster).results
-        source = _SOURCES.get(of.type, 2 if of.name else 3)
+        source = SOURCES.get(of.type, 2 if of.name else 3)
         if value is None:
             yield source in [row.config_source for row in result.configs], False
             return
@@ -146,7 +147,9 @@ def _change(
         first = row.synonyms[0]
         yield (row.name, row.value, row.config_source), (name, shown, source)
         yield (first.name, first.value, first.source), (name, shown, source)
-        yield (row.is_sensitive, row.read_only, bool(row.documentation)), (False, False, True)
+        is_known = name != _PLUGIN
+        says = row.is_sensitive, row.read_only, bool(row.documentation)
+        yield says, (False, not is_known, is_known)
 
     what = f"{dict(enumerate(('set', 'delete', 'append', 'subtract'))).get(way, 'treat')} {name}"
     request = m.IncrementalAlterConfigsRequest(resources=(asked,), validate_only=False)

@@ -22,16 +22,20 @@ from cluster.node.assembly import Node
 from cluster.node.controller.apis.describe import describe_cluster, describe_metadata
 from cluster.node.controller.apis.topic_partitions import describe_topic_partitions
 from cluster.node.controller.configs.describe import describe_configs, list_config_resources
-from cluster.node.controller.configs.sources import SOURCE_TOPIC
 from cluster.node.controller.metadata.registrations import (
     client_endpoints,
     has_online_replica,
     is_static,
     registered_brokers,
 )
-from cluster.node.controller.metadata.state import MetadataState, PartitionRegistration
+from cluster.node.controller.metadata.state import (
+    ConfigResource,
+    MetadataState,
+    PartitionRegistration,
+)
 from cluster.node.controller.partitions.reassignment import list_partition_reassignments
 from cluster.node.protocol import messages as m
+from harness.sim.requests.settings import SOURCES
 
 _EVERY_MS: Final = 20.0
 _SELDOM: Final = 8
@@ -114,16 +118,29 @@ def _descriptions(
         if {*each[2].adding_replicas, *each[2].removing_replicas}
     )
     yield "reassignments", moving, {at: _moves(found) for at, _, found in is_moving}
-    of_topics = [each for each in state.config_names.keys() if each.type == _TOPIC]  # noqa: SIM118
-    for resource in of_topics:
-        asked = m.DescribeConfigsResource(
-            resource_type=m.i8(_TOPIC), resource_name=resource.name, configuration_keys=None
-        )
-        request = m.DescribeConfigsRequest(resources=(asked,))
-        (result,) = describe_configs(request, state, node._cluster).results
-        own = {c.name: f" {c.value}" for c in result.configs if c.config_source == SOURCE_TOPIC}
-        has = {key: f" {value}" for key, value in state.resource_configs(resource).items()}
-        yield f"configurations of {resource.name}", own, has
+    logger = ConfigResource(_LOGGER, str(node.raft.node_id))
+    yield from _settings(node, state, logger, node._cluster.loggers.levels)
+    for resource in state.config_names.keys():  # noqa: SIM118
+        if resource.type != _BROKER or resource.name in ("", logger.name):
+            yield from _settings(node, state, resource, state.resource_configs(resource))
+
+
+def _settings(
+    node: Node, state: MetadataState, of: ConfigResource, has: Mapping[str, str]
+) -> Iterator[tuple[str, Said, Said]]:
+    """Yield what a resource has of its own, which hides nothing that it shows."""
+    asked = m.DescribeConfigsResource(
+        resource_type=m.i8(of.type), resource_name=of.name, configuration_keys=None
+    )
+    request = m.DescribeConfigsRequest(resources=(asked,))
+    (result,) = describe_configs(request, state, node._cluster).results
+    source = SOURCES.get(of.type, 2 if of.name else 3)
+    own = {
+        row.name: f" {row.value}" + " (sensitive)" * row.is_sensitive
+        for row in result.configs
+        if row.config_source == source
+    }
+    yield f"configurations of {of.name}", own, {key: f" {value}" for key, value in has.items()}
 
 
 def _describe_cluster(kind: int, node: Node, state: MetadataState) -> m.DescribeClusterResponse:

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import field
 from dataclasses import fields as fields_of
+from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 from checkers.invariants.brokers import Image, Partition
@@ -65,6 +66,21 @@ _EVERY = 16
 first. That is expensive, and a difference persists."""
 
 
+def _has_grown(node: Node) -> bool:
+    """Whether a node has committed far more than it may between two snapshots."""
+    log, most_bytes = node.raft._core.log, 2 * node.controller._snapshots._max_bytes
+    if log.size_bytes < most_bytes:
+        return False
+    latest, committed = log.snapshots.latest, log.high_watermark
+    first, segments = 0 if latest is None else latest.offset, log._log._segments
+    new_bytes = (
+        each.size_bytes
+        for each, following in pairwise(segments)
+        if each.base_offset >= first and following.base_offset <= committed
+    )
+    return sum(new_bytes) >= most_bytes
+
+
 class ImageWatch:
     """Shows the images of a world to a watcher."""
 
@@ -98,7 +114,8 @@ class ImageWatch:
         """Show a commit for which a snapshot is due still."""
         at, controller = (process.name, process.incarnation), node.controller
         snapshots = controller._snapshots
-        is_due = snapshots._bytes >= snapshots._max_bytes and not snapshots._is_writing
+        is_due = snapshots._bytes >= snapshots._max_bytes or _has_grown(node)
+        is_due = is_due and not snapshots._is_writing
         if not is_due or controller.image.in_transaction or not controller.loader.has_caught_up:
             self._due[at] = 0
             return

@@ -8,6 +8,7 @@ happens.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from checkers.invariants.sight import node_name
@@ -26,14 +27,21 @@ from cluster.node.log.data.data_log import DataLog
 from cluster.node.log.data.producer_state import ProducerEntry
 from cluster.node.log.storage.checkpoint import TopicPartition
 from cluster.node.protocol.data_messages import (
+    CONSUMER,
     DeleteRecordsRequest,
+    FetchPartition,
     FetchRequest,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
     ProduceRequest,
     ProduceResponse,
 )
 from cluster.node.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
 from harness.sim.sights.folders import headers, replicas_of
 
+_AT_LEADERS = (FetchRequest, ListOffsetsRequest, ProduceRequest)
+_SELDOM = 4
+"""At every so manieth Fetch that is sent, also what its sessions hold."""
 _FOLLOWS = "replica-follower"
 _MOVING = "replica-moving"
 _MOVED = "replica-moved"
@@ -57,13 +65,23 @@ class PartitionWatch:
         """The same: the partition epoch in which its replica began to move."""
         self._asked: dict[int, tuple[AlterPartitionRequest, dict[PartitionKey, int]]] = {}
         """By broker: its last request, and the partition epochs that were committed by then."""
-        self._sent: dict[tuple[str, int], tuple[ProduceRequest, list[tuple[Replica, int]]]] = {}
-        """By node and identity: a Produce that waits for its answer, what the node led when it
+        self._proposed: dict[str, AlterPartitionRequest] = {}
+        """By broker: its last request for other ISRs."""
+        self._agreed: dict[tuple[Process, PartitionKey], int] = {}
+        """By process and partition: the last partition epoch of which it heard that a change was
+        made, by the answer to its request."""
+        self._sent: dict[tuple[str, int], tuple[object, list[tuple[Replica, int]]]] = {}
+        """By node and identity: a request that only leaders answer, what the node led when it
         came, and in which leader epochs."""
+        self._fetches = 0
         world.mesh.on_ask[FetchRequest].append(self._look_at_fetch_sent)
         world.observe(self._observe, *_OF_REPLICAS)
-        for kind in (AlterPartitionRequest, FetchRequest, ProduceRequest):
+        world.mesh.on_ask[AlterPartitionRequest].append(self._look_at_request)
+        world.mesh.on_answer[AlterPartitionRequest].append(self._note_answer)
+        for kind in (AlterPartitionRequest, *_AT_LEADERS):
             world.mesh.on_serve[kind].append(self._serve)
+        for asked in _AT_LEADERS:
+            world.mesh.on_reply[asked].append(self._look_at_refusals)
         for judged in (AlterPartitionRequest, DeleteRecordsRequest, ProduceRequest):
             world.mesh.on_reply[judged].append(self._judge_reply)
 
@@ -79,6 +97,35 @@ class PartitionWatch:
         }
         self._asked[int(request.broker_id)] = request, known
 
+    def _look_at_request(self, name: str, request: Any) -> None:
+        """Show which changes a leader asks for that it has heard to be made."""
+        process = self._nodes[name].process
+        if process is None:
+            return
+        self._proposed[name] = request
+        for key, epoch in _epochs(request).items():
+            agreed = self._agreed.get(((name, process.incarnation), key))
+            if agreed is not None:
+                shown = {"name": f"{key[0]}-{key[1]}", "asked": epoch, "agreed": agreed}
+                self._watcher.take(name, "isr-asked", shown)
+
+    def _note_answer(self, name: str, request: Any, response: object) -> None:
+        """Note the changes that are made, unless the leader has given up waiting for the answer."""
+        process = self._nodes[name].process
+        manager = replicas_of(process)
+        if process is None or manager is None or not manager._isr._exchange.in_flight:
+            return
+        if self._proposed[name] is not request:
+            return
+        if not isinstance(response, AlterPartitionResponse):
+            return
+        asked = _epochs(request)
+        for key, row in _rows(response):
+            epoch = asked.get(key, row.partition_epoch)
+            is_news = row.partition_epoch > epoch and key not in manager._isr._unsent
+            if row.error_code is ErrorCode.none and is_news:  # else it has decided again
+                self._agreed[(name, process.incarnation), key] = epoch
+
     def _judge_reply(self, name: str, request: object, response: object) -> None:
         """Show what a leader remembers of who sent a batch, and what a controller agrees to."""
         if isinstance(request, ProduceRequest) and isinstance(response, ProduceResponse):
@@ -92,12 +139,7 @@ class PartitionWatch:
         asked, known = self._asked.get(int(request.broker_id), (None, {}))
         if asked is not request:
             return
-        agreed = {
-            (topic.topic_id, int(row.partition_index))
-            for topic in response.topics
-            for row in topic.partitions
-            if row.error_code is ErrorCode.none
-        }
+        agreed = {key for key, row in _rows(response) if row.error_code is ErrorCode.none}
         for key, epoch in _epochs(request).items():
             if key in agreed and key in known:
                 shown = {
@@ -123,6 +165,26 @@ class PartitionWatch:
                 shown = {"offset": row.fetch_offset, "kept": _kept_end(replica.log)}
                 shown["name"] = str(replica.at)
                 self._watcher.take(name, "fetch-sent", shown)
+        self._fetches += 1
+        manager = replicas_of(self._nodes[name].process)
+        if manager is not None and self._fetches % _SELDOM == 0:
+            self._look_at_sessions(name, manager)
+
+    def _look_at_sessions(self, name: str, manager: ReplicaManager) -> None:
+        """Show what leaders know of a follower by its sessions, as it has just asked for more."""
+        for fetcher in manager._fetchers._fetchers.values():
+            if fetcher._moved or not fetcher._exchange.in_flight:
+                continue
+            for fetched, at in fetcher._session.values():
+                replica = fetched.partition
+                if isinstance(replica, Replica) and replica.is_hosted:
+                    shown = {
+                        "name": str(replica.at),
+                        "session": _position(at),
+                        "log": _position(replica.position()),
+                        "rests_ms": fetched.ready_ms - fetcher._clock.monotonic_ms(),
+                    }
+                    self._watcher.take(name, "session-sent", shown)
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
         topic, index = fields["topic"], fields["partition"]
@@ -177,13 +239,15 @@ class PartitionWatch:
         for replica in manager.replicas():
             if replica.at != at:
                 continue
-            producers = replica.log.producers.producers.values()
+            producers, tail = replica.log.producers.producers.values(), replica.log._tail
             batches = (entry.batches[-1] for entry in producers if entry.batches)
             shown = {
                 "name": str(at),
                 "log_end": replica.log.end_offset,
                 "high_watermark": replica.partition.high_watermark,
                 "remembered_end": max((batch.last_offset + 1 for batch in batches), default=0),
+                "counted_bytes": tail.bytes_between(tail.start_offset, tail.end_offset),
+                "held_bytes": sum(map(len, tail._batches)),
             }
             self._watcher.take(process.name, "remembered", shown)
             for number, entry in replica.log.producers.producers.items():
@@ -194,18 +258,26 @@ class PartitionWatch:
             if held is not None:
                 self._watcher.take(process.name, "log-topic", shown)
 
-    def _look_at_producer(
-        self, name: str, request: ProduceRequest, response: ProduceResponse
-    ) -> None:
+    def _look_at_refusals(self, name: str, request: object, response: Any) -> None:
+        """Show what a broker refuses of what it leads, as it has since it was asked."""
         _, led = self._sent.pop((name, id(request)), (None, []))
-        for asked, row in zip(request.partitions, response.partitions, strict=False):
-            replica = self._find(name, asked.topic, asked.index)
+        for topic, index, error in _errors(response) if led else ():
+            replica = None if error is ErrorCode.none else self._find(name, topic, index)
             if replica is None:
                 continue
             epoch = replica.partition.leader_epoch if replica.partition.leads else None
             if any(replica is one and epoch == reign for one, reign in led):
-                answer = {"partition": str(replica.at), "error": row.error.name, "epoch": epoch}
-                self._watcher.take(name, "lead-answer", answer)
+                asked = type(request).__name__.removesuffix("Request")
+                answer = {"partition": str(replica.at), "error": error.name, "epoch": epoch}
+                self._watcher.take(name, "lead-answer", answer | {"request": asked})
+
+    def _look_at_producer(
+        self, name: str, request: ProduceRequest, response: ProduceResponse
+    ) -> None:
+        for asked, row in zip(request.partitions, response.partitions, strict=False):
+            replica = self._find(name, asked.topic, asked.index)
+            if replica is None:
+                continue
             config, size_bytes = replica.log.config, len(asked.records)
             header = parse_header(asked.records)
             late_ms = self._nodes[name].clock.wall_ms() - header.max_timestamp_ms
@@ -272,7 +344,7 @@ class PartitionWatch:
         if isinstance(message, AlterPartitionRequest):
             self._note_request(process, message)
         manager = process.node.replicas
-        if manager is None or not isinstance(message, FetchRequest | ProduceRequest):
+        if manager is None or isinstance(message, AlterPartitionRequest):
             return
         for waiting in manager.fetches._waiting:
             assert isinstance(waiting.operation, _Delayed), "nothing else waits there"
@@ -280,7 +352,8 @@ class PartitionWatch:
         led = [replica for replica in manager.replicas() if replica.partition.leads]
         for replica in led:
             self._look_at_mark(process, replica)
-        if isinstance(message, ProduceRequest):
+        # Followers are refused for more reasons: they may be no replicas, or registered anew.
+        if not isinstance(message, FetchRequest) or message.replica_id == CONSUMER:
             reigns = [(replica, replica.partition.leader_epoch) for replica in led]
             self._sent[name, id(message)] = message, reigns
 
@@ -318,6 +391,20 @@ class PartitionWatch:
             self._watcher.take(process.name, "held", shown)
 
 
+def _position(row: FetchPartition) -> tuple[int, int, int]:
+    return row.log_start_offset, row.fetch_offset, row.high_watermark
+
+
+def _errors(response: Any) -> Iterator[tuple[Any, int, ErrorCode]]:
+    """Yield the errors of partitions by topic and index."""
+    if isinstance(response, ListOffsetsResponse):
+        for topic in response.topics:
+            for row in topic.partitions:
+                yield topic.name, int(row.partition_index), row.error_code
+    else:
+        yield from ((row.topic, row.index, row.error) for row in response.partitions)
+
+
 def _kept_end(log: DataLog) -> int:
     """Return up to where a kill of its process keeps a log, if its disk is asked for nothing more.
 
@@ -344,6 +431,13 @@ def _epochs(request: AlterPartitionRequest) -> dict[PartitionKey, int]:
         if topic.topic_id is not None
         for item in topic.partitions
     }
+
+
+def _rows(response: AlterPartitionResponse) -> Iterator[tuple[PartitionKey, Any]]:
+    for topic in response.topics:
+        if topic.topic_id is not None:
+            for row in topic.partitions:
+                yield (topic.topic_id, int(row.partition_index)), row
 
 
 def _common_end(partition: Partition, changed_ms: float | None) -> int:

@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 
 from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.disk import MemoryDisk
+from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.medium import File, Folder
 from cluster.backends.sim.world import SimNode, SimWorld
 from cluster.node.broker.replication.replica_manager import ReplicaManager
@@ -30,10 +31,11 @@ from cluster.node.log.data.data_log import DataLog
 from cluster.node.log.data.data_times import TimestampAndOffset
 from cluster.node.log.data.log_manager import LogDir, LogDirs, LogManager
 from cluster.node.log.metadata.log import Log
+from cluster.node.log.storage.checkpoint import TopicPartition
 from cluster.node.log.storage.epoch_cache import LeaderEpochCache
 from cluster.node.log.types import METADATA_TOPIC
 from cluster.node.ports import nothing
-from harness.sim.sights.folders import disk_of
+from harness.sim.sights.folders import disk_of, replicas_of
 
 _EVERY_MS: Final = 250.0
 _LATE_MS: Final = 30 * 24 * 3600 * 1000
@@ -58,6 +60,7 @@ class StartWatch:
         self._random = Random(0)
         self._seen: dict[tuple[object, ...], object] = {}
         """What was looked at -> what there was, the last time."""
+        world.observe(self._look_at_move, "replica-moved")
         world.scheduler.call_later(_EVERY_MS, self._look)
 
     def _look(self) -> None:
@@ -115,8 +118,11 @@ class StartWatch:
         left = [(each.files(), [*each._folders]) for each in disks]
         if not self._is_new((host.name, self._looks % 2), (manager, has, left)):
             return
-        for after in ("a kill", "a stop in order"):
-            if after != "a kill" and self._looks % 2:
+        ways = ("a kill", "a stop in order", "a stop in order, and without some indexes")
+        for after in ways[: 3 - self._looks % 2]:
+            if after == ways[-1]:
+                self._lose_indexes(disks)
+            elif after != "a kill" and self._looks % 2:
                 wall_ms += _LATE_MS
                 has = {what: {**state, "producers": ""} for what, state in has.items()}
             finds: dict[str, State] = {}
@@ -134,6 +140,39 @@ class StartWatch:
                 return
             for what, state in has.items():
                 self._show(host.name, what, state, finds.get(what, "no log"), after)
+
+    def _look_at_move(self, process: Incarnation, event: str, fields: TraceFields) -> None:
+        """Show which log a start finds of a replica that has two, as its move has just ended."""
+        del event
+        manager, at = replicas_of(process), TopicPartition(fields["topic"], fields["partition"])
+        assert manager is not None, "it has replicas"
+        logs, host = manager.logs, self._world.nodes[process.name]
+        disks = [disk_of(each) for each in logs.online if each.is_open]
+        is_whole = not logs.has_offline and len(disks) == len(logs.directories)
+        if not is_whole or any(map(_is_lost, disks)):
+            return
+        has = {"log": f"up to {fields['end_offset']}"}
+        finds: State | str
+        try:
+            copies = [_Copy(each) for each in disks]
+            again = self._start(manager, copies, host.clock.wall_ms(), is_clean=False)
+            found = (each.logs[at] for each in again.directories if at in each.logs)
+            finds = {"log": " and ".join(f"up to {log.end_offset}" for log in found)}
+        except Exception as error:  # noqa: BLE001  (whatever it is, a start would raise it)
+            finds = f"{type(error).__name__}: {error}"
+        self._show(host.name, str(at), has, finds, "a kill that ends its move")
+
+    def _lose_indexes(self, disks: Iterable[_Copy]) -> None:
+        """Remove an index, and tear another: a start makes them anew."""
+        for disk in disks:
+            paths = [path for path in disk.files() if path.endswith("index")]
+            for path in self._random.sample(paths, min(2, len(paths))):
+                size_bytes = disk.size(path)
+                if size_bytes and self._random.random() < 0.5:
+                    disk.truncate(path, size_bytes - 1)
+                else:
+                    disk.remove(path)
+            disk.run()
 
     def _start(
         self, manager: ReplicaManager, disks: list[_Copy], wall_ms: int, *, is_clean: bool
@@ -207,7 +246,11 @@ def _copy(folder: Folder, *, is_loss: bool) -> Folder:
 
 def _is_still(disk: MemoryDisk) -> bool:
     """Whether it has all that it was asked to keep, and nobody damaged it."""
-    return disk.is_idle and not (disk.detached or disk.is_damaged) and disk._error is None
+    return disk.is_idle and not _is_lost(disk)
+
+
+def _is_lost(disk: MemoryDisk) -> bool:
+    return disk.detached or disk.is_damaged or disk._error is not None
 
 
 def _raise(*given: Any) -> NoReturn:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import math
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, Final
@@ -24,6 +25,7 @@ from cluster.backends.sim.world import SimWorld
 from cluster.node.assembly import Node
 from cluster.node.broker.replication.replica_manager import ReplicaManager
 from cluster.node.broker.serving.fetch import _Delayed
+from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages
 from cluster.node.kraft.snapshot_store import SnapshotStore
 from cluster.node.log.data.data_log import DataLog
@@ -72,8 +74,9 @@ class _Seen:
     """Since when it has had too large a log, and how many looks."""
     left: set[str] = dataclasses.field(default_factory=set)
     """Files of snapshots that nobody used at the last look."""
-    asked: dict[int, tuple[Any, float]] = dataclasses.field(default_factory=dict)
-    """By identity: requests that it has not answered, and since when."""
+    asked: dict[int, tuple[Any, float, int | None]] = dataclasses.field(default_factory=dict)
+    """By identity: requests that it has not answered, since when, and what a leader of the quorum
+    had committed then."""
     late: set[int] = dataclasses.field(default_factory=set)
     """Requests that were late at the last look."""
 
@@ -109,13 +112,29 @@ class UpkeepWatch:
         if process.node._held is not None and type(request) not in RAFT_MESSAGES:
             return  # what comes before it serves clients is kept until it does
         if wants_response(request):
-            self._of(process).asked[id(request)] = request, process.monotonic_ms()
+            mark = _high_watermark(process.node)
+            asked = request, process.monotonic_ms(), mark
+            self._of(process).asked.setdefault(id(request), asked)  # it may come twice
 
-    def _forget(self, name: str, request: object, response: object) -> None:
-        del response
+    def _forget(self, name: str, request: Any, response: Any) -> None:
+        """Show a Fetch whose answer brings nothing that it may not have waited for."""
         process = self._world.nodes[name].process
-        if process is not None:
-            self._of(process).asked.pop(id(request), None)
+        if process is None or process.node is None:
+            return
+        _, since_ms, mark = self._of(process).asked.pop(id(request), (None, None, None))
+        if since_ms is None or not process.keeps_time:
+            return
+        most_ms, is_idle = math.inf, False
+        if isinstance(request, messages.FetchRequest):
+            # All that wait are answered as the high watermark moves, whatever they know.
+            most_ms = process.node.raft._core.config.fetch_timeout_ms
+            is_idle = mark == response.high_watermark and _is_idle(request, response)
+        elif isinstance(request, FetchRequest) and process.node.replicas is not None:
+            is_idle = _brings_nothing(process.node.replicas, request, response)
+        if is_idle:
+            for_ms = process.monotonic_ms() - since_ms
+            shown = {"for_ms": for_ms, "waits_ms": min(request.max_wait_ms, most_ms)}
+            self._watcher.take(process.name, "fetch-idle", shown)
 
     def _look(self) -> None:
         self._looks += 1
@@ -177,7 +196,7 @@ class UpkeepWatch:
             return
         if node.replicas is not None and node.replicas._is_stopped:
             return
-        for number, (request, since_ms) in seen.asked.items():
+        for number, (request, since_ms, _) in seen.asked.items():
             for_ms, waits_ms = now_ms - since_ms, _WAITS_MS[type(request)](request)
             if for_ms > waits_ms:
                 seen.late.add(number)
@@ -277,6 +296,35 @@ class UpkeepWatch:
             is_there = not disk.is_idle or disk.exists(directory.future_logs[at].directory)
             shown = {"name": str(at), "to_dir": directory.path, "is_there": is_there}
             self._watcher.take(process.name, "move-seen", shown)
+
+
+def _high_watermark(node: Node) -> int | None:
+    leader = node.raft._core.leader
+    return None if leader is None else leader.high_watermark
+
+
+def _is_idle(request: messages.FetchRequest, response: messages.FetchResponse) -> bool:
+    """Whether an answer of the quorum's leader has no news."""
+    has_news = response.records or response.diverging_epoch or response.snapshot_id
+    is_right = response.error is response.top_level_error is ErrorCode.none
+    return is_right and not has_news and response.high_watermark <= request.high_watermark
+
+
+def _brings_nothing(manager: ReplicaManager, request: FetchRequest, response: Any) -> bool:
+    """Whether an answer of a leader of partitions, some of which were asked for, has no news."""
+    asked = {(row.topic, row.index): row for row in request.partitions}
+    if response.session_id:
+        session = manager.fetch_sessions._sessions.get(response.session_id)
+        asked |= {} if session is None else session.partitions
+    if response.error is not ErrorCode.none or manager._is_stopped or not asked:
+        return False
+    return all(
+        row.error is ErrorCode.none
+        and not (row.records or row.diverging)
+        and (row.topic, row.index) in asked
+        and row.high_watermark <= asked[row.topic, row.index].high_watermark
+        for row in response.partitions
+    )
 
 
 def _count(watchers: Mapping[Any, Iterable[object]], there: Container[object]) -> int:

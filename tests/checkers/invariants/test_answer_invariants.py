@@ -12,6 +12,7 @@ import pytest
 from checkers.invariants.answers import ANSWERS, BY_CLIENTS, Preferred
 from cluster.backends.sim.process import read_from
 from cluster.mutants import apply_mutant
+from cluster.node.broker.serving import fetch, offsets
 from cluster.node.broker.serving.offsets import offsets_for_leader_epochs
 from cluster.node.controller.apis.write_apis import error_response
 from cluster.node.errors import ErrorCode
@@ -95,7 +96,21 @@ def test_a_leader_takes_a_right_batch(error, found):
 @pytest.mark.parametrize("error", ["not_leader_or_follower", "request_timed_out", "none"])
 def test_a_broker_that_leads_says_so(error):
     found = ["leads-and-takes"] if error == "not_leader_or_follower" else []
-    assert broken("lead-answer", partition="t-0", error=error, epoch=3) == found
+    asked = {"partition": "t-0", "request": "Fetch", "epoch": 3}
+    assert broken("lead-answer", error=error, **asked) == found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("of", [fetch._Delayed, offsets], ids=["Fetch", "ListOffsets"])
+def test_worlds_find_a_leader_that_refuses_consumers(of, monkeypatch):
+    right = of._find
+
+    def refuse(*given, **options):
+        is_follower = of is not offsets and given[0]._is_follower
+        return right(*given, **options) if is_follower else ErrorCode.not_leader_or_follower
+
+    monkeypatch.setattr(of, "_find", refuse)
+    assert found_in(LOG, None, "leads-and-takes") == "leads-and-takes"
 
 
 @pytest.mark.parametrize(
@@ -439,6 +454,7 @@ def test_a_leader_sends_what_lies_in_a_snapshot_and_nothing_beyond():
             "leads-and-takes",
         ),
         (LOG, "X:log.data.validation:_time_range:sum:0", "batches-taken"),
+        (LOG, "X:controller.configs.describe:_plain_entry:truth:0", "cluster-described"),
         (LOG, "X:log.data.producer_state:ProducerState.load:left-out:2", "start-finds"),
         (LOG, "X:log.data.data_segment:DataSegment.load_times:sum:0", "start-finds"),
         (LOG, "X:kraft.raft_client:RaftClient._poll:extreme:0", "wakes-in-time"),

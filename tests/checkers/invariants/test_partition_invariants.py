@@ -11,6 +11,7 @@ def broken(event, **fields):
     return watching.broken(event, name="t-0", **fields)
 
 
+FETCHED = {"session": (3, 9, 7)}
 OF_EPOCH, AT_LEADER = {"leader": "n2", "known": 8}, {"follower": 2, "has": (9, 7)}
 
 
@@ -18,6 +19,12 @@ OF_EPOCH, AT_LEADER = {"leader": "n2", "known": 8}, {"follower": 2, "has": (9, 7
     ("event", "given", "asked", "right", "wrong", "found"),
     [
         ("isr-answer", OF_EPOCH, "asked", (8, 9), (7,), "newest-changed"),
+        ("isr-asked", {"agreed": 7}, "asked", (8,), (7,), "changed-once"),
+        (
+            *("session-sent", {**FETCHED, "rests_ms": 0}, "log", ((3, 9, 7),)),
+            *(((4, 9, 7), (3, 9, 8)), "session-known"),
+        ),
+        ("session-sent", {**FETCHED, "log": (3, 9, 7)}, "rests_ms", (0,), (5,), "session-known"),
         ("held", {"high_watermark": 9}, "held", (8, 9), (10,), "held-committed"),
         (
             *("fetch-waits", AT_LEADER, "asked", ((9, 7), (10, 7), (9, 8)), ((8, 7), (9, 6))),
@@ -79,22 +86,25 @@ def test_a_produce_is_answered_once_its_acks_are_there(acks, high_watermark, wri
 
 
 @pytest.mark.parametrize(
-    ("remembered_end", "high_watermark", "found"),
+    ("remembered_end", "high_watermark", "counted", "found"),
     [
-        (8, 7, ["remembered-in-log"]),
-        (7, 8, ["remembered-in-log"]),
-        (7, 7, []),
-        (0, 6, []),
+        (8, 7, 60, ["remembered-in-log"]),
+        (7, 8, 60, ["remembered-in-log"]),
+        (7, 7, 60, []),
+        (0, 6, 60, []),
+        (7, 7, 90, ["remembered-in-log"]),
     ],
     ids=[
         "it remembers what was cut off",
         "it calls what it lacks committed",
         "it remembers its last batch, and all is committed",
         "it knows no producer",
+        "it counts what was cut off",
     ],
 )
-def test_a_replica_remembers_what_is_in_its_log(remembered_end, high_watermark, found):
+def test_a_replica_remembers_what_is_in_its_log(remembered_end, high_watermark, counted, found):
     fields = {"remembered_end": remembered_end, "high_watermark": high_watermark}
+    fields |= {"counted_bytes": counted, "held_bytes": 60}
     assert broken("remembered", log_end=7, **fields) == found
 
 

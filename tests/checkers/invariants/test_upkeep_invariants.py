@@ -20,6 +20,7 @@ RIGHT = {
     "move-seen": {"name": "t-0", "to_dir": "/d", "is_there": True},
     "logs-seen": {"name": "t-0", "log": "future log", "directories": ["/a"]},
     "request-late": {"request": "Fetch", "for_ms": 1_500.0, "waits_ms": 500.0},
+    "fetch-idle": {"for_ms": 499.0, "waits_ms": 500.0},
     "directory-used": {"log_dir": "/d", "is_open": True, "lacks": []},
     "epochs-seen": {"name": "t-0", "known": [(0, 0), (2, 7)], "saved": [(0, 0), (2, 7)]},
     "point-seen": {"name": "t-0", "point": 7, "durable_end": 7, "lost": None},
@@ -38,6 +39,7 @@ RIGHT = {
         ("move-seen", {"is_there": False}, "move-kept"),
         ("logs-seen", {"directories": ["/a", "/b"]}, "move-kept"),
         ("request-late", {"for_ms": 1_501.0}, "answered-in-time"),
+        ("fetch-idle", {"for_ms": 498.0}, "waits-for-news"),
         ("directory-used", {"is_open": False}, "directory-opened"),
         ("directory-used", {"lacks": ["t-0"]}, "directory-opened"),
         ("directory-used", {"lacks": ["t-0/7.log"]}, "directory-opened"),
@@ -274,6 +276,7 @@ QUICK = {
     },
 }
 KILLED_BROKER = with_steps(QUICK, 8_000, {"kind": "kill", "targets": "node:n1", "for_ms": 500})
+FENCED = with_steps(QUICK, 6_000, {"kind": "kill", "targets": "node:n1", "for_ms": 2_500})
 LOST_AT_START = with_steps(
     QUICK,
     8_000,
@@ -350,6 +353,21 @@ _RECOVERY = "X:log.data.data_recovery:_Opening"
         (WATCHED, "X:kraft.inbound:InboundRequests._describe_quorum:relation:0", "node-died"),
         (MOVED, "X:controller.metadata.replay:_register_controller:left-out:0", "placement"),
         (SENDS, "X:broker.serving.fetch:_Delayed.try_complete:never:0", "answered-in-time"),
+        (SENDS, "X:kraft.inbound:_is_complete:relation:1", "waits-for-news"),
+        (
+            SENDS,
+            "X:broker.replication.fetch_sessions:Fetching.is_empty:negation:0",
+            "waits-for-news",
+        ),
+        (CUT_MOVE, "X:log.data.log_manager:LogManager.open:never:1", "start-finds"),
+        (ROLLED, "X:log.data.data_segment:DataSegment.indexes_plausible:truth:0", "start-finds"),
+        (
+            SNAPSHOTS,
+            "X:controller.metadata.snapshot_generator:SnapshotGenerator.on_commit:left-out:0",
+            "snapshot-made",
+        ),
+        (FENCED, "X:broker.replication.isr_manager:_answer_of:always:0", "changed-once"),
+        (FENCED, None, None),
         (STALLED, "X:kraft.inbound:InboundRequests._vote:left-out:2", "answered-in-time"),
         (STALLED, None, None),
         (SENDS, None, None),
