@@ -88,7 +88,7 @@ class StartWatch:
     # -- the metadata log ------------------------------------------------------------------------
 
     def _look_at_metadata(self, host: SimNode, core: RaftCore) -> None:
-        if not core.log.is_durable or core.is_installing_snapshot:
+        if not core.log.is_durable or core.is_installing_snapshot or _is_cut_to_start(core.log):
             return
         for is_loss, after in ((False, "a kill"), (True, "a power loss")):
             # What was cut off since the last sync may come back, and is cut off again.
@@ -284,6 +284,14 @@ def _of_metadata(log: ReplicatedLog, until: int) -> State:
         "voters": ", ".join(f"{each.key.id} of {each.key.directory_id}" for each in voters),
         "kraft.version": str(log.control.kraft_version_at(end_offset - 1)),
     }
+
+
+def _is_cut_to_start(log: ReplicatedLog) -> bool:
+    """Whether the first segment lies below the log start: a truncation ended it there, and a roll.
+
+    The next cleaning, or start, deletes it.
+    """
+    return [each.base_offset for each in log._log._segments[1:2]] == [log.start_offset]
 
 
 def _segments(segments: Iterable[Any]) -> str:

@@ -1,0 +1,23 @@
+"""What a start finds of a log, beside what the running node has of it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from cluster.backends.sim.disk import MemoryDisk
+from cluster.backends.sim.scheduler import Scheduler
+from cluster.node.log.batch.records import Record, encode_batch
+from cluster.node.log.metadata.log import Log, LogConfig
+from harness.sim.sights.starts import _is_cut_to_start
+
+
+@pytest.mark.parametrize(("cut", "expected"), [(3, True), (4, False)])
+def test_a_segment_below_the_start_is_left_where_the_log_was_cut_to_its_start(cut, expected):
+    log = Log.open(MemoryDisk(Scheduler().call_later), "log-0", LogConfig(), lambda _: None)
+    for offset in range(5):
+        log.append(encode_batch(offset, 1, [Record(b"v")], 1))
+    log.delete_before(3)
+    log.truncate_to(cut)
+    log._roll()
+    assert [each.base_offset for each in log._segments] == [0, cut]
+    assert _is_cut_to_start(SimpleNamespace(_log=log, start_offset=log.start_offset)) is expected
