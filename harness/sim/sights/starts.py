@@ -142,7 +142,10 @@ class StartWatch:
                 self._show(host.name, what, state, finds.get(what, "no log"), after)
 
     def _look_at_move(self, process: Incarnation, event: str, fields: TraceFields) -> None:
-        """Show which log a start finds of a replica that has two, as its move has just ended."""
+        """Show which log a start finds of a replica that has two, as its move has just ended.
+
+        Where a log ends is compared on disks with no work to do: a truncation may be under way.
+        """
         del event
         manager, at = replicas_of(process), TopicPartition(fields["topic"], fields["partition"])
         assert manager is not None, "it has replicas"
@@ -151,13 +154,15 @@ class StartWatch:
         is_whole = not logs.has_offline and len(disks) == len(logs.directories)
         if not is_whole or any(map(_is_lost, disks)):
             return
-        has = {"log": f"up to {fields['end_offset']}"}
+        is_still = all(map(_is_still, disks))
+        has = {"logs": "one" + f" up to {fields['end_offset']}" * is_still}
         finds: State | str
         try:
             copies = [_Copy(each) for each in disks]
             again = self._start(manager, copies, host.clock.wall_ms(), is_clean=False)
             found = (each.logs[at] for each in again.directories if at in each.logs)
-            finds = {"log": " and ".join(f"up to {log.end_offset}" for log in found)}
+            ends = ("one" + f" up to {log.end_offset}" * is_still for log in found)
+            finds = {"logs": " and ".join(ends)}
         except Exception as error:  # noqa: BLE001  (whatever it is, a start would raise it)
             finds = f"{type(error).__name__}: {error}"
         self._show(host.name, str(at), has, finds, "a kill that ends its move")
