@@ -59,8 +59,9 @@ class PartitionWatch:
     def __init__(self, world: SimWorld, watcher: Watcher) -> None:
         self._nodes = world.nodes
         self._watcher = watcher
-        self._changed_ms: dict[tuple[Process, str, int], float] = {}
-        """By process, topic and index: when it heard last of an ISR within its leader epoch."""
+        self._changed: dict[tuple[Process, str, int], tuple[float, int]] = {}
+        """By process, topic and index: when it heard last of an ISR within its leader epoch, and
+        the min.insync.replicas then."""
         self._moving: dict[tuple[Process, str, int], int | None] = {}
         """The same: the partition epoch in which its replica began to move."""
         self._asked: dict[int, tuple[AlterPartitionRequest, dict[PartitionKey, int]]] = {}
@@ -191,9 +192,14 @@ class PartitionWatch:
         self._look_at_registration(process, TopicPartition(topic, index))
         at = (process.name, process.incarnation), topic, index
         if event == _ISR:
-            self._changed_ms[at] = process.monotonic_ms()
+            manager = replicas_of(process)
+            assert manager is not None, "it has replicas"
+            replica = manager.find_replica(topic, index)
+            if isinstance(replica, Replica):
+                changed = process.monotonic_ms(), replica.partition.min_insync_replicas
+                self._changed[at] = changed
         elif event in (_FOLLOWS, _MOVED):
-            self._changed_ms.pop(at, None)
+            self._changed.pop(at, None)
         if event in (_MOVING, _MOVED):
             self._look_at_move(process, at, fields["to_dir"], event)
         if event in _OF_LOGS:
@@ -385,7 +391,7 @@ class PartitionWatch:
     def _look_at_mark(self, process: Incarnation, replica: Replica) -> None:
         at = (process.name, process.incarnation), replica.topic, replica.index
         mark = replica.partition.high_watermark
-        held = _common_end(replica.partition, self._changed_ms.get(at))
+        held = _common_end(replica.partition, *self._changed.get(at, (None, 0)))
         if mark < held:
             shown = {"name": str(replica.at), "high_watermark": mark, "held": held}
             self._watcher.take(process.name, "held", shown)
@@ -440,13 +446,15 @@ def _rows(response: AlterPartitionResponse) -> Iterator[tuple[PartitionKey, Any]
                 yield (topic.topic_id, int(row.partition_index)), row
 
 
-def _common_end(partition: Partition, changed_ms: float | None) -> int:
+def _common_end(partition: Partition, changed_ms: float | None, isr_min: int) -> int:
     """Return up to where all have the log that a leader waits for since its ISR changed.
 
+    Where min.insync.replicas is less since then, nobody looks before the next append, as in Kafka.
     Outside of the ISR it waits for who had caught up not long before, as that may join: when it
     looked last is not known, so whoever may have been so close then counts.
     """
-    if changed_ms is None or partition.change_in_flight or partition.is_under_min_isr:
+    is_settled = not (partition.change_in_flight or partition.is_under_min_isr)
+    if changed_ms is None or not is_settled or partition.min_insync_replicas < isr_min:
         return partition.high_watermark
     end, since_ms = partition.log.end_offset, changed_ms - partition.lag_time_max_ms
     waited_for = (

@@ -1,4 +1,4 @@
-"""What a start finds of a log, beside what the running node has of it."""
+"""What is seen of nodes, where a right one comes close to what a wrong one shows."""
 
 from types import SimpleNamespace
 
@@ -8,6 +8,7 @@ from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.log.batch.records import Record, encode_batch
 from cluster.node.log.metadata.log import Log, LogConfig
+from harness.sim.sights.partitions import _common_end
 from harness.sim.sights.starts import _is_cut_to_start
 
 
@@ -21,3 +22,18 @@ def test_a_segment_below_the_start_is_left_where_the_log_was_cut_to_its_start(cu
     log._roll()
     assert [each.base_offset for each in log._segments] == [0, cut]
     assert _is_cut_to_start(SimpleNamespace(_log=log, start_offset=log.start_offset)) is expected
+
+
+@pytest.mark.parametrize(("before", "expected"), [(1, 6), (2, 1)])
+def test_a_leader_commits_by_itself_what_its_isr_holds_but_for_a_setting(before, expected):
+    alone = SimpleNamespace(
+        min_insync_replicas=1,
+        change_in_flight=False,
+        is_under_min_isr=False,
+        high_watermark=1,
+        log=SimpleNamespace(end_offset=6, written_end_offset=6),
+        followers={},
+        isr=(1,),
+        lag_time_max_ms=100.0,
+    )
+    assert _common_end(alone, 0.0, before) == expected
