@@ -449,7 +449,7 @@ def _rows(response: AlterPartitionResponse) -> Iterator[tuple[PartitionKey, Any]
 def _common_end(partition: Partition, changed_ms: float | None, isr_min: int) -> int:
     """Return up to where all have the log that a leader waits for since its ISR changed.
 
-    Where min.insync.replicas is less since then, nobody looks before the next append, as in Kafka.
+    Where min.insync.replicas is less since then, nobody looks before the next Fetch or append.
     Outside of the ISR it waits for who had caught up not long before, as that may join: when it
     looked last is not known, so whoever may have been so close then counts.
     """
