@@ -4,8 +4,8 @@ import pytest
 
 from checkers import Status
 from checkers.history import EventType
-from checkers.registry import CheckSpec, RunInput, find_check, run_check
-from checkers.transactions import FORBIDDEN, check, serial
+from checkers.registry import CheckSpec, RunInput, find_check
+from checkers.transactions import check, serial
 from checkers.transactions.graph import components
 from checkers.transactions.levels import NOT_LOOKED_FOR
 from tests.checkers.histories import op
@@ -139,17 +139,6 @@ def test_each_anomaly_of_registers_has_its_name(kind):
     assert kind in kinds
 
 
-def test_two_concurrent_writers_of_a_key_that_nobody_reads_are_no_snapshots():
-    history = [
-        txn(0, [r("y", []), a("z", 1), a("x", 1)]),
-        txn(1, [r("z", []), a("y", 2), a("x", 2)]),
-    ]
-    found = judged(history, consistency="snapshot-isolation")
-    assert found[:2] == (Status.FAIL, {"no-snapshot-order"})
-    apart = [history[0], txn(1, [r("z", []), a("y", 2)])]
-    assert judged(apart, consistency="snapshot-isolation")[0] is Status.PASS
-
-
 @pytest.mark.parametrize("level", NOT_LOOKED_FOR)
 def test_a_level_that_is_not_looked_for_is_kept_only_with_a_stronger_one(level):
     assert judged([txn(0, [a("x", 1)])], consistency=level)[0] is Status.PASS
@@ -164,78 +153,6 @@ def test_a_level_that_is_not_looked_for_is_kept_only_with_a_stronger_one(level):
     assert judged(long_fork, consistency=level)[0] is expected
     seen_in_part = [txn(0, [a("x", 1), a("y", 1)]), txn(1, [r("x", [1]), r("y", [])])]
     assert judged(seen_in_part, consistency=level)[0] in (Status.UNKNOWN, Status.FAIL)
-
-
-def test_a_crashed_transaction_that_a_read_shows_is_there_as_a_whole():
-    crashed = txn(0, [a("x", 1), a("y", 2)], kind=INFO)
-    half = [crashed, txn(1, [r("x", [1]), r("y", [])])]
-    for level in ("read-atomic", "consistent-view", "snapshot-isolation", "serializable"):
-        assert judged(half, consistency=level)[0] is Status.FAIL
-    assert judged(half, consistency="read-committed")[0] is Status.PASS
-    apart = [crashed, txn(1, [r("x", [1])], 0, 9, process=1), txn(2, [r("y", [])], 20, 30)]
-    assert judged(apart, consistency="serializable")[0] is Status.PASS
-    assert judged(apart)[1] == {"G-single-realtime"}
-    one_key = [txn(0, [a("x", 1), a("x", 2)], kind=INFO), txn(1, [r("x", [1])])]
-    assert "G1b" in judged(one_key, consistency="read-committed")[1]
-    unseen = [crashed, txn(1, [r("x", []), r("y", [])])]
-    assert judged(unseen)[0] is Status.PASS
-
-
-ALWAYS_WRONG = {
-    "own order": [txn(0, [a("x", 1), a("x", 2), a("x", 3)]), txn(1, [r("x", [2, 1, 3])])],
-    "own order, in itself": [txn(0, [a("x", 1), a("x", 2), r("x", [2, 1])])],
-    "own order, of a crashed one": [
-        txn(0, [a("x", 1), a("x", 2)], kind=INFO),
-        txn(1, [r("x", [2, 1])]),
-    ],
-    "the second without the first": [txn(0, [a("x", 1), a("x", 2)]), txn(1, [r("x", [2])])],
-    "twice": [txn(0, [a("x", 1), r("x", [1, 1])])],
-    "twice, with another between": [
-        txn(0, [a("x", 1)]),
-        txn(1, [a("x", 2)]),
-        txn(2, [r("x", [1, 2, 1])]),
-    ],
-    "twice, in a later read": [txn(0, [a("x", 1)]), txn(1, [r("x", [1]), r("x", [1, 1])])],
-    "own append missing": [txn(0, [a("x", 1), r("x", [])])],
-    "own append missing behind another": [
-        txn(0, [a("x", 1)]),
-        txn(1, [r("x", [1]), a("x", 2), r("x", [1])]),
-    ],
-}
-
-
-@pytest.mark.parametrize("level", ["read-uncommitted", "read-committed", "snapshot-isolation"])
-@pytest.mark.parametrize("case", ALWAYS_WRONG)
-def test_what_no_list_can_be_breaks_every_level(case, level):
-    assert judged(ALWAYS_WRONG[case], consistency=level)[0] is Status.FAIL
-
-
-def test_reads_of_a_key_may_differ_below_repeatable_read():
-    history = [
-        txn(0, [r("x", [1]), r("x", [1, 2])]),
-        txn(1, [a("x", 1)]),
-        txn(2, [a("x", 2)]),
-        txn(3, [r("x", [1, 2])]),
-    ]
-    registers = [txn(0, [r("x", 1), r("x", 2)]), txn(1, [w("x", 1)]), txn(2, [w("x", 2)])]
-    for level in ("read-uncommitted", "read-committed"):
-        assert judged(history, consistency=level)[0] is Status.PASS
-        assert judged(registers, "rw-register", consistency=level)[0] is Status.PASS
-    for level in ("read-atomic", "repeatable-read", "consistent-view", "snapshot-isolation"):
-        assert judged(history, consistency=level)[0] is Status.FAIL
-        assert judged(registers, "rw-register", consistency=level)[0] is Status.FAIL
-
-
-def test_what_was_read_before_it_was_undone_breaks_no_level_below_read_committed():
-    for kind in (FAIL, INFO):
-        history = [
-            txn(0, [a("x", 9)], kind=kind),
-            txn(1, [r("x", [9])]),
-            txn(2, [a("x", 1)]),
-            txn(3, [r("x", [1])]),
-        ]
-        assert judged(history, consistency="read-uncommitted")[0] is Status.PASS
-        assert judged(history, consistency="read-committed")[0] is Status.FAIL
 
 
 def test_options_of_registers_are_refused_for_lists():
@@ -301,19 +218,6 @@ def test_levels_have_the_names_that_adya_and_elle_give_them():
         assert judged(history, "rw-register", consistency=name)[0] is Status.FAIL, name
     for name in ("PL-1", "PL-2", "PL-SI", "consistent-view", "strong-PL-2", "read-atomic"):
         assert judged(history, "rw-register", consistency=name)[0] is Status.PASS, name
-
-
-def test_a_lost_update_is_a_cycle():
-    update = [txn(0, [w("x", 1)]), txn(1, [r("x", 1), w("x", 2)]), txn(2, [r("x", 1), w("x", 3)])]
-    assert judged(update, "rw-register")[1] & {"G2", "G-single"}
-    snapshots = judged(update, "rw-register", consistency="snapshot-isolation")
-    assert (snapshots[0], snapshots[1]) == (Status.FAIL, {"lost-update"})
-    assert judged(update, "rw-register", consistency="read-committed")[0] is Status.PASS
-
-
-def test_two_writes_of_one_transaction_are_no_lost_update():
-    history = [txn(0, [r("x", []), a("x", 1), a("x", 2)]), txn(1, [r("x", [1, 2])])]
-    assert judged(history)[0] is Status.PASS
 
 
 def test_snapshot_isolation_allows_anti_dependencies_that_follow_each_other():
@@ -443,26 +347,6 @@ HIDDEN = [
 """Whichever of the two writers was first: no cycle of what is known says that it is wrong."""
 
 
-def test_what_aborted_between_two_transactions_takes_nothing_from_their_order():
-    history = [
-        txn(0, [a("x", 1), a("y", 1)]),
-        txn(1, [a("x", 9)], kind=FAIL),
-        txn(2, [a("x", 2), a("y", 2)]),
-        txn(3, [r("x", [1, 9, 2]), r("y", [2, 1])]),
-    ]
-    assert judged(history, consistency="read-uncommitted")[:2] == (Status.FAIL, {"G0"})
-
-
-def test_half_of_a_transaction_is_missed_in_a_list_that_is_not_empty():
-    history = [
-        txn(0, [a("y", 0)]),
-        txn(1, [a("x", 1), a("y", 1)]),
-        txn(2, [r("x", [1]), r("y", [0])]),
-        txn(3, [r("y", [0, 1])]),
-    ]
-    assert "fractured-read" in judged(history, consistency="read-atomic")[1]
-
-
 def test_no_serial_order_is_found_without_a_cycle_of_known_dependencies():
     for level in ("read-atomic", "consistent-view", "snapshot-isolation", "serializable"):
         assert judged(HIDDEN, "rw-register", consistency=level)[:2] == (
@@ -513,25 +397,6 @@ def test_the_order_that_proves_a_pass_is_its_certificate():
     assert sorted(result.certificate["order"]) == [0, 1]
 
 
-def test_registers_whose_values_repeat_are_judged_by_orders():
-    back = [
-        txn(i, [step], 2 * i, 2 * i + 1)
-        for i, step in enumerate([w("x", 1), w("x", 2), w("x", 1), r("x", 1)])
-    ]
-    assert judged(back, "rw-register")[0] is Status.PASS
-    stale = [
-        *back[:2],
-        txn(2, [w("y", 1)], 4, 5),
-        txn(3, [w("x", 1)], 20, 30),
-        txn(4, [r("x", 1)], 6, 7),
-    ]
-    assert judged(stale, "rw-register")[:2] == (Status.FAIL, {"no-serial-order-realtime"})
-    crashed = [*stale[:3], txn(3, [w("x", 1)], 3, kind=INFO), stale[4]]
-    assert judged(crashed, "rw-register")[0] is Status.PASS
-    aborted = [txn(0, [w("x", 1)], kind=FAIL), txn(1, [w("x", 1)], kind=FAIL), txn(2, [r("x", 1)])]
-    assert judged(aborted, "rw-register")[1] == {"G1a"}
-
-
 def test_of_repeated_values_no_weaker_level_is_claimed_without_an_order():
     """Write skew on values that were all written twice: snapshot isolation allows it.
 
@@ -560,43 +425,6 @@ def test_a_search_that_meets_its_bound_is_open(monkeypatch):
     assert judged(twice, "rw-register")[0] is Status.UNKNOWN
 
 
-def test_a_consistency_model_forbids_its_anomalies():
-    weaker = ["read-uncommitted", "read-committed", "snapshot-isolation", "serializable"]
-    for kind, first in (("G0", 0), ("G1c", 1), ("G-single", 2), ("G2", 3)):
-        assert kind in FORBIDDEN[weaker[first]]
-        for place, name in enumerate(weaker):
-            expected = Status.FAIL if place >= first else Status.PASS
-            assert judged(LISTS[kind], consistency=name)[0] is expected, (kind, name)
-    assert judged(LISTS["G-single-realtime"], consistency="serializable")[0] is Status.PASS
-    assert judged(LISTS["G-single-process"], consistency="strong-session-serializable")[0] is (
-        Status.FAIL
-    )
-    assert set(weaker) < set(FORBIDDEN)
-
-
-def test_a_read_behind_own_appends_shows_what_was_there_before_them():
-    """T1 read 1 and its own 2 without T0's 3 of the same key; T0 read y before T1 wrote it."""
-    history = [
-        txn(0, [a("x", 1)]),
-        txn(1, [a("x", 2), r("x", [1, 2]), a("y", 1)]),
-        txn(2, [r("y", []), r("x", [1, 2])]),
-    ]
-    assert judged(history, consistency="serializable")[1] == {"G-single", "fractured-read"}
-
-
-def test_a_read_of_a_later_append_of_its_own_is_no_committed_read():
-    for consistency in ("read-committed", "snapshot-isolation", "serializable"):
-        assert judged(LISTS["future-read"], consistency=consistency)[0] is Status.FAIL
-    assert judged(LISTS["future-read"], consistency="read-uncommitted")[0] is Status.PASS
-
-
-def test_an_indeterminate_transaction_counts_once_it_was_read():
-    unread = [txn(0, [a("x", 1)], kind=INFO), txn(1, [r("x", [])], 5, 6)]
-    assert judged(unread)[0] is Status.PASS
-    read = [*unread, txn(2, [r("x", [1])], 1, 2)]
-    assert judged(read)[1] == {"G-single-realtime"}
-
-
 def test_what_is_not_unique_or_no_transaction_is_not_judged():
     assert judged([txn(0, [a("x", 1)]), txn(1, [a("x", 1)])])[0] is Status.UNKNOWN
     assert judged([txn(0, [a("x", 1), a("x", 2), a("x", 1)])])[0] is Status.UNKNOWN
@@ -611,8 +439,3 @@ def test_components_are_those_of_a_long_cycle():
     ring = {i: [(i + 1) % 5000] for i in range(5000)}
     assert [len(group) for group in components(ring)] == [5000]
     assert sorted(map(len, components({0: [1], 1: [0, 2], 2: []}))) == [1, 2]
-
-
-def test_the_check_is_known_by_name():
-    run = RunInput([], LISTS["G2"])
-    assert run_check(CheckSpec("transactions", {"model": "list-append"}), run).status is Status.FAIL
