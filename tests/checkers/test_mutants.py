@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from checkers import registry
@@ -16,21 +17,124 @@ from porcupine_py.models.counters import ProducerIds
 from porcupine_py.models.registers import CasRegister, Register
 from porcupine_py.models.strings import KeyValue
 from porcupine_py.models.topics import Topics
-from porcupine_py.search import certificate, dispatch, walk, wgl
+from porcupine_py.search import (
+    certificate,
+    chains,
+    clusters,
+    dispatch,
+    encoding,
+    race,
+    refused,
+    walk,
+    wgl,
+)
 from porcupine_py.search.rules import collections, counter, ladder, log, offsets, queue
 from tests.checkers.battery import battery
-
-MUTANTS = {}
-
-
-def mutant(fault):
-    MUTANTS[fault.__name__] = fault
-    return fault
 
 
 def everywhere(patch, changed):
     """Change what every checker is given."""
     patch.setattr(dispatch, "relevant", changed)
+
+
+def _left(values, key):
+    return next((i for i, value in enumerate(values) if value >= key), len(values))
+
+
+REPLACED = {
+    "drops_the_last_key": (
+        registry,
+        "group_by_key",
+        lambda ops: {k: [o for o in ops if o.key == k] for k in {ops[0].key}},
+    ),
+    "takes_the_best_verdict_of_all_keys": (
+        registry,
+        "worst",
+        lambda s: Status.PASS if Status.PASS in (all_ := list(s)) else all_[0],
+    ),
+    "accepts_phantom_reads": (
+        Register,
+        "step",
+        lambda self, state, o: (True, state) if o.f == "read" else (True, base.freeze(o.input)),
+    ),
+    "ignores_a_refused_cas": (CasRegister, "observation", lambda self, o: None),
+    "takes_all_indeterminate_operations_of_one_kind_for_alike": (
+        Model,
+        "same_effect",
+        lambda self, o: o.f,
+    ),
+    "does_not_compare_reads_of_a_list": (collections, "_incompatible", lambda reads, appends: None),
+    "counts_an_addition_at_its_completion": (counter, "bisect_right", _left),
+    "takes_any_order_of_a_queue": (
+        queue,
+        "_value_order",
+        lambda items: sorted(items, key=lambda i: i.into_from),
+    ),
+    "lets_a_queue_be_empty_at_any_time": (
+        queue,
+        "empty_moments",
+        lambda found: [(o.invoke_ns, o) for o in found.empties],
+    ),
+    "overlooks_holes_in_reads_of_a_log": (log, "_holes", lambda *columns: None),
+    "ignores_topic_ids": (
+        Topics,
+        "_describe",
+        lambda self, s, o: ((not s.present) if o.output is None else s.present, s),
+    ),
+    "accepts_every_order": (certificate, "verify_order", lambda operations, model, order: None),
+    "accepts_every_window": (
+        certificate,
+        "dead_end",
+        lambda operations, model, states: (operations[0], ()),
+    ),
+    "lets_an_append_hide_what_is_open": (
+        KeyValue,
+        "forgets",
+        lambda self, operation: operation.f != "get",
+    ),
+    "hides_reads_before_a_write": (Register, "always_legal", lambda self, operation: True),
+    "calls_all_strings_indistinct": (
+        KeyValue,
+        "indistinct",
+        lambda self, operations: lambda state: "",
+    ),
+    "takes_texts_that_come_twice_for_one": (
+        parts,
+        "Counter",
+        lambda texts: dict.fromkeys(texts, 1),
+    ),
+    "takes_a_string_apart_in_the_first_of_two_ways": (
+        parts._Reached,
+        "ways",
+        property(lambda self: 1, lambda self, ways: None),
+    ),
+    "calls_every_cycle_g2": (search, "_name", lambda cycle: "G2"),
+    "lets_a_node_go_back": (growth, "_went_back", lambda answers: None),
+    "lets_a_stale_read_skip_an_element": (growth, "inversion", lambda order: None),
+    "takes_appended_records_for_committed": (assisted, "_committed_end", lambda evidence: 10**9),
+    "lets_indeterminate_links_of_a_chain_take_no_effect": (
+        chains,
+        "_spread_effect",
+        lambda layout, found: None,
+    ),
+    "ignores_the_order_within_a_chain": (
+        chains,
+        "_within",
+        lambda layout, found, linked, judged: None,
+    ),
+    "shows_no_witness_of_effect": (
+        chains,
+        "witnesses",
+        lambda layout, successor, m: [int(layout.makers[m])],
+    ),
+}
+"""What a fault puts in the place of one name."""
+MUTANTS = {fault: lambda patch, put=put: patch.setattr(*put) for fault, put in REPLACED.items()}
+
+
+def mutant(fault):
+    MUTANTS[fault.__name__] = fault
+    return fault
 
 
 @mutant
@@ -84,34 +188,9 @@ def wider_intervals_before_the_search(patch):
 
 
 @mutant
-def drops_the_last_key(patch):
-    patch.setattr(
-        registry,
-        "group_by_key",
-        lambda ops: {k: [o for o in ops if o.key == k] for k in {ops[0].key}},
-    )
-
-
-@mutant
 def judges_the_first_part_only(patch):
     whole = Model.partition
     patch.setattr(Model, "partition", lambda self, ops: whole(self, ops)[:1])
-
-
-@mutant
-def takes_the_best_verdict_of_all_keys(patch):
-    patch.setattr(
-        registry, "worst", lambda s: Status.PASS if Status.PASS in (all_ := list(s)) else all_[0]
-    )
-
-
-@mutant
-def accepts_phantom_reads(patch):
-    patch.setattr(
-        Register,
-        "step",
-        lambda self, state, o: (True, state) if o.f == "read" else (True, base.freeze(o.input)),
-    )
 
 
 @mutant
@@ -125,20 +204,10 @@ def reads_the_initial_value_as_anything(patch):
 
 
 @mutant
-def ignores_a_refused_cas(patch):
-    patch.setattr(CasRegister, "observation", lambda self, o: None)
-
-
-@mutant
 def takes_true_for_one(patch):
     for module in ("registers", "base"):
         patch.setattr(f"porcupine_py.models.{module}.freeze", lambda value: value)
     patch.setattr("porcupine_py.columns.freeze", lambda value: value)
-
-
-@mutant
-def takes_all_indeterminate_operations_of_one_kind_for_alike(patch):
-    patch.setattr(Model, "same_effect", lambda self, o: o.f)
 
 
 @mutant
@@ -186,11 +255,6 @@ def trusts_offsets(patch):
 
 
 @mutant
-def does_not_compare_reads_of_a_list(patch):
-    patch.setattr(collections, "_incompatible", lambda reads, appends: None)
-
-
-@mutant
 def does_not_miss_elements_that_no_read_shows(patch):
     ordered = collections._order_reads
 
@@ -202,52 +266,9 @@ def does_not_miss_elements_that_no_read_shows(patch):
 
 
 @mutant
-def counts_an_addition_at_its_completion(patch):
-    patch.setattr(counter, "bisect_right", _left)
-
-
-def _left(values, key):
-    return next((i for i, value in enumerate(values) if value >= key), len(values))
-
-
-@mutant
-def takes_any_order_of_a_queue(patch):
-    patch.setattr(queue, "_value_order", lambda items: sorted(items, key=lambda i: i.into_from))
-
-
-@mutant
-def lets_a_queue_be_empty_at_any_time(patch):
-    patch.setattr(queue, "empty_moments", lambda found: [(o.invoke_ns, o) for o in found.empties])
-
-
-@mutant
 def lets_blocks_of_ids_overlap(patch):
     block = ProducerIds.block
     patch.setattr(ProducerIds, "block", lambda self, o: (block(self, o)[0], 1))
-
-
-@mutant
-def overlooks_holes_in_reads_of_a_log(patch):
-    patch.setattr(log, "_holes", lambda *columns: None)
-
-
-@mutant
-def ignores_topic_ids(patch):
-    patch.setattr(
-        Topics,
-        "_describe",
-        lambda self, s, o: ((not s.present) if o.output is None else s.present, s),
-    )
-
-
-@mutant
-def accepts_every_order(patch):
-    patch.setattr(certificate, "verify_order", lambda operations, model, order: None)
-
-
-@mutant
-def accepts_every_window(patch):
-    patch.setattr(certificate, "dead_end", lambda operations, model, states: (operations[0], ()))
 
 
 @mutant
@@ -262,37 +283,12 @@ def leaves_writes_out_of_windows(patch):
 
 
 @mutant
-def lets_an_append_hide_what_is_open(patch):
-    patch.setattr(KeyValue, "forgets", lambda self, operation: operation.f != "get")
-
-
-@mutant
-def hides_reads_before_a_write(patch):
-    patch.setattr(Register, "always_legal", lambda self, operation: True)
-
-
-@mutant
 def drops_all_but_one_configuration_of_a_state(patch):
     def add(self, configuration):
         state, owed, spent = configuration
         return self._of_state.setdefault(state, [(owed, spent)]) == [(owed, spent)]
 
     patch.setattr(walk._Best, "add", add)
-
-
-@mutant
-def calls_all_strings_indistinct(patch):
-    patch.setattr(KeyValue, "indistinct", lambda self, operations: lambda state: "")
-
-
-@mutant
-def takes_texts_that_come_twice_for_one(patch):
-    patch.setattr(parts, "Counter", lambda texts: dict.fromkeys(texts, 1))
-
-
-@mutant
-def takes_a_string_apart_in_the_first_of_two_ways(patch):
-    patch.setattr(parts._Reached, "ways", property(lambda self: 1, lambda self, ways: None))
 
 
 @mutant
@@ -331,28 +327,8 @@ def takes_an_aborted_transaction_for_committed(patch):
 
 
 @mutant
-def calls_every_cycle_g2(patch):
-    patch.setattr(search, "_name", lambda cycle: "G2")
-
-
-@mutant
 def lets_a_session_read_backwards(patch):
     patch.setitem(sessions._BY_FUNCTIONS, ("read", "read"), "nothing")
-
-
-@mutant
-def lets_a_node_go_back(patch):
-    patch.setattr(growth, "_went_back", lambda answers: None)
-
-
-@mutant
-def lets_a_stale_read_skip_an_element(patch):
-    patch.setattr(growth, "inversion", lambda order: None)
-
-
-@mutant
-def takes_appended_records_for_committed(patch):
-    patch.setattr(assisted, "_committed_end", lambda evidence: 10**9)
 
 
 @mutant
@@ -364,6 +340,94 @@ def compares_committed_logs_by_checksum_only(patch):
         return replace(columns, epoch=columns.epoch * 0)
 
     patch.setattr(log_audit, "columns_of_logs", without_epochs)
+
+
+@mutant
+def leaves_indeterminate_operations_out(patch):
+    codes = encoding._codes
+
+    def fewer(columns, model):
+        code = codes(columns, model)
+        code[columns.type == 2] = -1
+        return code
+
+    patch.setattr(encoding, "_codes", fewer)
+
+
+@mutant
+def reads_a_refused_cas_as_nothing(patch):
+    codes = encoding._codes
+
+    def fewer(columns, model):
+        code = codes(columns, model)
+        code[code == encoding.NOT] = -1
+        return code
+
+    patch.setattr(encoding, "_codes", fewer)
+
+
+@mutant
+def takes_touching_zones_for_a_conflict(patch):
+    honest = clusters.conflicts
+    patch.setattr(chains, "conflicts", lambda f, s: honest(f, s + 1))
+
+
+@mutant
+def overlooks_zones_that_overlap_by_one(patch):
+    honest = clusters.conflicts
+    patch.setattr(chains, "conflicts", lambda f, s: honest(f + 1, s - 1))
+
+
+@mutant
+def takes_every_value_for_unique(patch):
+    patch.setattr(
+        "checkers.linearizability.columnar.unique_keys",
+        lambda e, n: np.ones(len(e.bounds) - 1, np.bool_),
+    )
+    patch.setattr("porcupine_py.search.dispatch.has_unique_values", lambda e, n: True)
+
+
+@mutant
+def helps_with_a_value_that_is_refused_itself(patch):
+    build = refused.Helpers.__init__
+
+    def careless(self, layout, found, linked):
+        kept = layout.refused_cluster
+        layout.refused_cluster = np.full_like(kept, -1)
+        build(self, layout, found, linked)
+        layout.refused_cluster = kept
+
+    patch.setattr(refused.Helpers, "__init__", careless)
+
+
+@mutant
+def believes_a_narrow_frontier_that_died(patch):
+    advance = race.FrontierRun.advance
+
+    def believing(self, steps, bytes_max):
+        status = advance(self, steps, bytes_max)
+        return race.NONE if status == race.DIED else status
+
+    patch.setattr(race, "_WIDTHS", (1, 1 << 40))
+    patch.setattr(race.FrontierRun, "advance", believing)
+
+
+@mutant
+def takes_every_string_for_unseen(patch):
+    seen = encoding._hash_prefixes
+    patch.setattr(
+        encoding,
+        "_hash_prefixes",
+        lambda texts, ends: (seen(texts, ends)[0], np.zeros(1, np.int64)),
+    )
+
+
+@mutant
+def hashes_strings_by_their_length(patch):
+    def of_prefixes(hashes, begins, lengths):
+        return lengths
+
+    patch.setattr(encoding, "_of_prefixes", of_prefixes)
 
 
 @pytest.mark.slow
