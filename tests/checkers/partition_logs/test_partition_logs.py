@@ -68,41 +68,6 @@ A, B = send(0, "a", 0), send(1, "b", 1)
 BOTH = [[0, "a"], [1, "b"]]
 
 
-@pytest.mark.parametrize(
-    "history",
-    [
-        [A, B, whole(9, BOTH)],
-        [A, B, poll(5, BOTH[:1], at=0), poll(6, BOTH[1:]), poll(7, BOTH, at=0), whole(9, BOTH)],
-        [A, B, poll(5, [], at=0, high_watermark=0), whole(9, BOTH)],
-        [A, send(1, "b", 5), poll(5, [[0, "a"], [5, "b"]], at=0), whole(9, [[0, "a"], [5, "b"]])],
-        [A, send(1, "b", None, (10, None)), whole(9, BOTH)],
-        [A, send(1, "b", None, (10, None)), whole(9, BOTH[:1])],
-        [A, send(1, "b", None, type=FAIL), whole(9, BOTH[:1])],
-        [send(0, ["a", "b"], 0), whole(9, BOTH)],
-        [send(0, ["a", "b"], None, (0, None)), send(1, "c", 0), whole(9, [[0, "c"]])],
-        [send(0, "b", 1, (0, 9)), send(1, "a", 0, (1, 8), process=2), whole(9, BOTH)],
-        [A, B, whole(9, BOTH), whole(10, BOTH[1:], at=1)],
-        [A, B, send(2, 1, 2), send(3, "1", 3), whole(9, [*BOTH, [2, 1], [3, "1"]])],
-    ],
-    ids=[
-        "read once",
-        "tailed and read again after a seek",
-        "a stale poll",
-        "a hole where no record is",
-        "without an answer, and there",
-        "without an answer, and not there",
-        "refused, and not there",
-        "a batch",
-        "a batch that never came",
-        "concurrent sends in any order",
-        "read from an offset on",
-        "a number and a text",
-    ],
-)
-def test_a_right_log_passes(history):
-    assert judged(history).status is Status.PASS
-
-
 C = send(2, "c", 2)
 ALL = [*BOTH, [2, "c"]]
 
@@ -293,25 +258,6 @@ def test_nothing_that_is_sent_later_stands_below_a_high_watermark(mark, expected
     assert kinds(instead)[0] == {"lost-write": 1}
 
 
-def test_the_high_watermark_of_an_epoch_never_goes_back():
-    for epochs, expected in [((3, 3), {"dirty-read": 1}), ((3, 4), {}), ((3, None), {})]:
-        first, then = (
-            poll(n, [], at=0, epoch=epoch, high_watermark=2 - n) for n, epoch in enumerate(epochs)
-        )
-        assert kinds([first, then, send(2, "a", 3), whole(9, [[3, "a"]])])[0] == expected
-        at_once = replace(then, invoke_ns=first.complete_ns)
-        assert kinds([first, at_once, send(2, "a", 3), whole(9, [[3, "a"]])])[0] == {}
-
-
-def test_two_values_at_one_offset_are_found_however_they_are_known():
-    first = send(0, "a", None, (0, None))
-    other = send(1, "b", None, (10, None), process=3)
-    history = [first, other, poll(5, [[0, "a"]]), poll(6, [[0, "b"]], process=4)]
-    assert kinds(history)[0] == {"inconsistent-offsets": 1}
-    lost = kinds([*history, whole(9, [[0, "b"]])])[0]
-    assert lost == {"inconsistent-offsets": 1, "lost-committed": 1}
-
-
 def test_a_record_that_took_the_place_of_a_lost_one_is_named_with_it():
     taken = send(3, "c", 1, process=4)
     result = judged([A, B, taken, whole(9, [[0, "a"], [1, "c"]])])
@@ -320,19 +266,6 @@ def test_a_record_that_took_the_place_of_a_lost_one_is_named_with_it():
     found = (anomaly["key"], anomaly["offset"], anomaly["producer"], anomaly["operations"])
     assert found == ("t0-3", 1, 1, [1, 9])
     assert "'c'" in anomaly["explanation"]
-
-
-def test_what_is_not_out_of_range_or_dirty_for_certain_is_no_anomaly():
-    read = poll(4, BOTH, at=0, epoch=3)
-    for later in (
-        refused(5, 2, 2),
-        refused(5, 2, None),
-        refused(5, 4, 3),
-        poll(5, [], (44, 60), at=2, epoch=3, high_watermark=1),
-        poll(5, [], at=2, epoch=4, high_watermark=1),
-        poll(5, [], at=2, high_watermark=1),
-    ):
-        assert kinds([A, B, read, later, whole(9, BOTH)]) == ({}, {})
 
 
 def test_an_acknowledgement_is_dirty_only_by_what_its_node_says_of_its_epoch_afterwards():
@@ -374,25 +307,6 @@ def test_acks_1_may_lose_to_a_later_leader_what_nobody_read():
     assert kinds([*acknowledged, later, cut], acks="1") == ({}, {"allowed-loss": 1})
 
 
-def test_acks_1_lets_a_deposed_leader_give_an_offset_that_is_taken():
-    deposed = [send(0, "a", 0, epoch=3), send(1, "b", 0, epoch=4, process=4)]
-    assert kinds([*deposed, whole(9, [[0, "b"]], epoch=4)], acks="1") == ({}, {"allowed-loss": 1})
-    assert kinds([*deposed, whole(9, [[0, "b"]], epoch=4)])[0] == {"lost-write": 1}
-
-
-def test_acks_0_promises_nothing_but_what_was_read():
-    sent = [send(0, "a", None), send(1, "b", None)]
-    assert kinds([*sent, whole(9, [])], acks="0") == ({}, {})
-    assert kinds([*sent, poll(5, BOTH[:1]), whole(9, [])], acks="0")[0] == {"lost-committed": 1}
-
-
-def test_only_clients_that_retry_without_idempotence_may_double():
-    doubled = [A, whole(9, [[0, "a"], [4, "a"]])]
-    assert kinds(doubled, retries=True) == ({}, {"duplicate": 1})
-    assert kinds(doubled, retries=True, idempotence=True) == ({"duplicate": 1}, {})
-    assert kinds([A, whole(9, [[4, "a"]])], retries=True) == ({}, {"moved": 1})
-
-
 def test_parts_of_two_copies_are_no_torn_batch_unless_another_record_stands_between():
     twice, again = send(1, ["a", "b"], None, (10, None)), {"acks": "1", "retries": True}
     parts = [twice, poll(3, [[4, "b"]], at=4), poll(4, [[7, "a"], [8, "b"]], at=7)]
@@ -400,15 +314,6 @@ def test_parts_of_two_copies_are_no_torn_batch_unless_another_record_stands_betw
     before = [send(0, "c", 3), *parts, poll(6, [[3, "c"]], at=3)]
     assert kinds(before, **again)[0] == {"torn-batch": 1}
     assert kinds(parts, acks="1")[0] == {"torn-batch": 1, "duplicate": 1}
-
-
-def test_a_poll_goes_on_where_the_last_one_of_its_process_ended():
-    skips = [A, B, C, poll(4, ALL[:1], at=0), poll(5, []), poll(6, ALL[2:]), whole(9, ALL)]
-    assert kinds(skips)[0] == {"poll-skip": 1}
-    other = [A, B, C, poll(4, ALL[:1], at=0), poll(6, ALL[2:], process=5), whole(9, ALL)]
-    assert kinds(other)[0] == {}
-    sought = [A, B, C, poll(4, ALL[:1], at=0), poll(6, ALL[2:], at=2), whole(9, ALL)]
-    assert kinds(sought)[0] == {}
 
 
 def fault(index, time_ns, phase, targets=("n1",)):
