@@ -40,21 +40,6 @@ from tests.porcupine_py.models import (
 CALL, RETURN = EventKind.CALL, EventKind.RETURN
 
 
-def test_reads_of_both_values_beside_a_write_are_fine():
-    assert check_operations(REGISTER, [write(100, 0, 100), read(100, 25, 75), read(0, 30, 60)])
-
-
-def test_a_read_of_the_old_value_after_one_of_the_new_is_illegal():
-    history = [write(200, 0, 100), read(200, 10, 30), read(0, 40, 90)]
-    assert not check_operations(REGISTER, history)
-    assert check_operations_timeout(REGISTER, history, 5) is CheckResult.ILLEGAL
-
-
-def test_intervals_are_closed():
-    assert check_operations(REGISTER, [write(1, 0, 2), read(0, 2, 3)])
-    assert not check_operations(REGISTER, [write(1, 0, 2), read(0, 3, 4)])
-
-
 def test_an_empty_history_is_linearizable():
     assert check_operations(REGISTER, [])
     assert check_events(REGISTER, [])
@@ -64,17 +49,6 @@ def test_times_are_any_numbers():
     history = [write(1, -1e300, -5), read(1, 2**63 - 1, float("inf"))]
     assert check_operations(REGISTER, history)
     assert not check_operations(REGISTER, [*history[:1], read(0, 2**63 - 1, 10**30)])
-
-
-def test_a_pending_write_may_have_happened_late_or_never():
-    pending = write(1, 0, None)
-    assert check_operations(REGISTER, [pending, read(0, 5, 6)])
-    assert check_operations(REGISTER, [pending, read(0, 5, 6), read(1, 7, 8)])
-    assert not check_operations(REGISTER, [pending, read(1, 5, 6), read(0, 7, 8)])
-
-
-def test_a_pending_operation_does_not_happen_before_its_call():
-    assert not check_operations(REGISTER, [read(1, 0, 1), write(1, 2, None)])
 
 
 def test_alike_pending_operations_each_happen_once():
@@ -440,15 +414,6 @@ LOSSY = NondeterministicModel(
     describe_state=lambda state: f"<{state}>",
 )
 """A register that answers "perhaps" to a write which it may have lost."""
-
-
-def test_a_nondeterministic_step_may_lead_to_each_of_its_states():
-    perhaps = Operation(0, 1, 0, "perhaps", 1)
-    model = LOSSY.to_model()
-    assert check_operations(model, [perhaps, read(0, 2, 3), read(0, 4, 5)])
-    assert check_operations(model, [perhaps, read(1, 2, 3), read(1, 4, 5)])
-    assert not check_operations(model, [perhaps, read(0, 2, 3), read(1, 4, 5)])
-    assert not check_operations(model, [Operation(0, 1, 0, "ok", 1), read(0, 2, 3)])
 
 
 def test_a_nondeterministic_model_has_sets_of_states():

@@ -39,37 +39,6 @@ REFUSED = append("r", 5, 6, type=EventType.FAIL, error="invalid_config")
 
 
 @pytest.mark.parametrize(
-    "history",
-    [
-        [A, B, read([], 30, 39), read([], 40, 49), read(["a"], 50, 59), read(["a", "b"], 60, 69)],
-        [A, B, read(["a", "b"], 30, 39, "n2"), read(["a"], 40, 49, "n3")],
-        [A, B, read(["a"], 30, 45, "n2"), read(["a", "b"], 35, 39, "n2", process=1)],
-        [A, read(["a"], 1, 5)],
-        [A, LOST, B, read(["a", "x", "b"], 30, 39)],
-        [A, LOST, B, read(["a", "b"], 30, 39), read(["a", "b", "x"], 40, 49)],
-        [A, LOST, B, read(["a", "b"], 30, 39)],
-        [A, REFUSED, read(["a"], 30, 39)],
-        [A, append("c", 0, 9), read(["c", "a"], 30, 39)],
-        [],
-    ],
-    ids=[
-        "stale and monotonic",
-        "another node is behind",
-        "reads of one node at the same time",
-        "seen before it is acknowledged",
-        "without an answer, and there",
-        "without an answer, and late",
-        "without an answer, and never there",
-        "refused",
-        "concurrent appends in any order",
-        "nothing",
-    ],
-)
-def test_a_list_that_only_grows_passes(history):
-    assert verdict(history, LISTS) is Status.PASS
-
-
-@pytest.mark.parametrize(
     ("kind", "history"),
     [
         ("went-back", [A, B, read(["a", "b"], 30, 39), read(["a"], 40, 49, process=1)]),

@@ -55,11 +55,6 @@ def test_a_stale_read_is_in_order():
     assert status(history) is Status.PASS
 
 
-def test_no_session_returns_to_the_initial_value():
-    history = script([("write", 1)], [("read", 1), ("read", None)])
-    assert status(history) is Status.FAIL
-
-
 def test_a_session_at_one_node_may_be_behind_another():
     history = script([("write", 1)], [("read", 1), ("read", None)])
     apart = [replace(o, node=f"n{o.index}") for o in history]
@@ -80,11 +75,6 @@ def test_a_phantom_fails_and_a_repeated_value_is_not_judged():
     assert status(script([("read", 1)])) is Status.FAIL
     assert status(script([("write", 1), ("write", 1)])) is Status.UNKNOWN
     assert status([op(0, "write", (0, 1), input=1, type=EventType.FAIL)]) is Status.PASS
-
-
-def test_the_check_is_known_by_name():
-    run = RunInput([], script([("write", 1)], [("read", 1), ("read", None)]))
-    assert run_check(CheckSpec("sessions"), run).status is Status.FAIL
 
 
 def interleavings(rest, state):

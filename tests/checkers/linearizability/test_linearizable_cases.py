@@ -21,45 +21,6 @@ def status(operations, model="register", **options):
     return judge(operations, model_named(model), **options).status
 
 
-ALGORITHMS = pytest.mark.parametrize("algorithm", ["zones", "wgl"])
-
-
-@ALGORITHMS
-def test_intervals_are_closed(algorithm):
-    touching = [write(0, 1, 0, 5), read(1, None, 5, 6)]
-    assert status(touching, algorithm=algorithm) is Status.PASS
-    apart = [write(0, 1, 0, 4), read(1, None, 5, 6)]
-    assert status(apart, algorithm=algorithm) is Status.FAIL
-
-
-@ALGORITHMS
-def test_an_indeterminate_write_may_take_effect_late_or_never(algorithm):
-    lost = write(0, 1, 0, None)
-    assert status([lost, read(1, None, 5, 6)], algorithm=algorithm) is Status.PASS
-    late = [lost, read(1, None, 5, 6), read(2, 1, 90, 91)]
-    assert status(late, algorithm=algorithm) is Status.PASS
-    back = [lost, read(1, 1, 5, 6), read(2, None, 90, 91)]
-    assert status(back, algorithm=algorithm) is Status.FAIL
-
-
-@ALGORITHMS
-def test_an_indeterminate_read_constrains_nothing(algorithm):
-    assert status([write(0, 1, 0, 1), read(1, None, 5, None)], algorithm=algorithm) is Status.PASS
-
-
-@ALGORITHMS
-def test_a_failed_write_never_happened(algorithm):
-    operations = [write(0, 1, 0, 1, type=FAIL), read(1, 1, 5, 6)]
-    assert status(operations, algorithm=algorithm) is Status.FAIL
-
-
-def test_a_failed_cas_saw_another_value_unless_it_was_refused_for_another_reason():
-    seen = op(1, "cas", (5, 6), input=[1, 2], type=FAIL)
-    assert status([write(0, 1, 0, 1), seen], "cas-register") is Status.FAIL
-    refused = replace(seen, error="not_controller")
-    assert status([write(0, 1, 0, 1), refused], "cas-register") is Status.PASS
-
-
 @pytest.mark.parametrize("algorithm", [None, "frontier", "wgl"])
 @pytest.mark.parametrize("first", [False, Keyword("free"), [1, 2], {"a": 1}, Double(1.0)])
 def test_what_is_there_first_may_be_any_value(first, algorithm):
@@ -68,22 +29,6 @@ def test_what_is_there_first_may_be_any_value(first, algorithm):
     assert judge([read(0, first, 0, 1), taken], model, algorithm=algorithm).status is Status.PASS
     refused = replace(taken, type=FAIL)
     assert judge([read(0, first, 0, 1), refused], model, algorithm=algorithm).status is Status.FAIL
-
-
-def test_true_is_not_the_number_one():
-    assert status([write(0, 1, 0, 1), read(1, True, 5, 6)]) is Status.FAIL
-    assert status([write(0, 1, 0, 1), read(1, "1", 5, 6)]) is Status.FAIL
-
-
-def test_a_greedily_placed_write_would_be_wrong_here():
-    operations = [
-        write(0, 2, 0, 1),
-        op(1, "cas", (3, 4), input=[2, 3]),
-        write(2, 4, 2, 10),
-        write(3, 3, 5, 6),
-        read(4, 4, 11, 12),
-    ]
-    assert status(operations, "cas-register") is Status.PASS
 
 
 @pytest.mark.parametrize(

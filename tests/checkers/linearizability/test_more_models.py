@@ -10,22 +10,6 @@ def status(history, model, **options):
     return check(history, model, **options).status
 
 
-def test_a_queue_without_order_gives_back_what_is_in_it():
-    history = [op(i, "enqueue", (i, i), input=i) for i in (1, 2)]
-    history += [op(3, "dequeue", (4, 5), output=2), op(4, "dequeue", (6, 7), output=1)]
-    assert status(history, "queue") is Status.FAIL
-    assert status(history, "unordered-queue") is Status.PASS
-    twice = [*history, op(5, "dequeue", (8, 9), output=1)]
-    assert status(twice, "unordered-queue") is Status.FAIL
-
-
-def test_an_unknown_dequeue_may_have_emptied_a_queue_without_order():
-    history = [op(1, "enqueue", (1, 1), input=1), op(2, "dequeue", (4, 5))]
-    assert status(history, "unordered-queue") is Status.FAIL
-    lost = op(3, "dequeue", (2, None))
-    assert status([*history, lost], "unordered-queue") is Status.PASS
-
-
 @pytest.mark.parametrize(
     ("amounts", "read", "expected"),
     [

@@ -132,23 +132,9 @@ def test_a_window_of_a_counter_begins_late():
     assert len(result.certificate["window"]) <= 3
 
 
-def test_an_indeterminate_dequeue_may_explain_what_is_missing():
-    enqueues = [op(i, "enqueue", (i, i), input=i) for i in range(3)]
-    second = op(5, "dequeue", (10, 11), output=1)
-    unknown = op(6, "dequeue", (5, None))
-    assert check([*enqueues, second], "queue").status is Status.FAIL
-    assert check([*enqueues, second, unknown], "queue").status is Status.PASS
-
-
 def test_an_amount_of_a_counter_must_be_a_number():
     with pytest.raises(ValueError, match="cannot add"):
         check([op(0, "add", (0, 1), input=1.5)], CounterModel())
-
-
-def test_a_counter_may_go_down():
-    ups = [op(0, "add", (0, 1), input=5), op(1, "decrement", (2, 3))]
-    assert check([*ups, op(2, "read", (4, 5), output=4)], "counter").status is Status.PASS
-    assert check([*ups, op(2, "read", (4, 5), output=5)], "counter").status is Status.FAIL
 
 
 def columns(count, readers=1):

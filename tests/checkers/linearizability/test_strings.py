@@ -90,24 +90,6 @@ def test_long_strings_share_what_they_begin_with():
     assert len(parts.first) == 2_001
 
 
-@pytest.mark.parametrize(
-    "operations",
-    [
-        [put(0, "x", 0, 1), append(1, "a", 2, 3), get(2, "xa", 4, 5)],
-        [put(0, "x", 0, None), append(1, "a", 0, None), get(2, "xa", 4, 5)],
-        # Nobody sees b: behind the get, or before the put.
-        [put(0, "x", 0, 9), append(1, "a", 0, 9), append(2, "b", 0, 9), get(3, "xa", 4, 5)],
-        [append(0, "a", 0, 1), put(1, "x", 2, 3), append(2, "b", 4, 5), put(3, "y", 6, 7)],
-        # It never happened, or nobody saw it.
-        [append(0, "a", 0, None), get(1, "", 1, 2), get(2, "", 3, 4)],
-        [],
-    ],
-)
-def test_right_strings_pass(operations):
-    assert judge(operations, model_named("kv")).status is Status.PASS
-    assert not operations or chained(operations).status is Status.PASS
-
-
 def test_what_is_there_first_is_appended_to():
     operations = [append(0, "b", 0, 1), get(1, "ab", 2, 3)]
     assert chained(operations, "a").status is Status.PASS
