@@ -236,10 +236,7 @@ def test_a_plan_names_its_releases_as_a_list_or_a_text():
     [
         ({"kafka_version": "4.1.2,4.3.1"}, {"releases": "4.1.2,4.3.1"}),
         ({"kafka_version": "4.3.1, /k/build"}, {"releases": "4.3.1,/k/build"}),
-        (
-            {"system_options": ("quorum=static",)},
-            {"releases": "4.3.1,4.4.0", "quorum": "static"},
-        ),
+        ({"system_options": ("quorum=static",)}, {"releases": "4.3.1,4.4.0", "quorum": "static"}),
         ({"kafka_version": "4.4.0"}, {"version": "4.4.0"}),
         ({"kafka_version": "4.3.1,4.4.0", "system": "kafka-raft"}, {"version": "4.3.1,4.4.0"}),
     ],

@@ -5,11 +5,7 @@ import json
 import pytest
 from factory import make_run
 
-from results.catalogue.rows import (
-    Filter,
-    catalogue,
-    entry_of,
-)
+from results.catalogue.rows import Filter, catalogue, entry_of
 from results.judge.pipeline import judge
 
 

@@ -19,12 +19,7 @@ from results.store import ingest, tables
 from results.store.ingest import read_history
 from results.store.journal import JournalWriter, encode_event, read_journal
 from results.store.model import counts_of
-from results.store.tables import (
-    OPERATIONS_FILE,
-    RunName,
-    events_table,
-    operations_table,
-)
+from results.store.tables import OPERATIONS_FILE, RunName, events_table, operations_table
 
 RUN = RunName("campaign", "run")
 VALUES = [

@@ -46,10 +46,7 @@ def test_a_key_that_its_file_does_not_allow_is_no_signer(signed, signers):
 def test_whatever_is_added_to_the_file_ends_its_signature(signed, signers):
     sign(signed, signed.with_name("release"))
     signed.write_bytes(signed.read_bytes() + b"\n")
-    assert name(signed, signers) == (
-        None,
-        "its signature is not one of this run as it is now",
-    )
+    assert name(signed, signers) == (None, "its signature is not one of this run as it is now")
 
 
 def test_a_signature_is_of_what_was_read(signed, signers):

@@ -236,7 +236,7 @@ def test_another_disk_has_none_of_the_snapshots_before():
 
 def test_every_rule_has_a_case_or_an_alteration():
     tried = {kind for _, kind in FALSE.values()} | {
-        *("counted-fetched", "heard-of", "kept-state", "granted-votes", "leader-holds"),
+        *("counted-fetched", "heard-of", "kept-state", "granted-votes", "leader-holds")
     }
     assert tried == {rule.name for rule in TRACES}
 

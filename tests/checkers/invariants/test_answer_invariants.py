@@ -42,12 +42,7 @@ def partition(leader, **fields):
 
 @pytest.mark.parametrize(
     ("levels", "is_alone", "found"),
-    [
-        ([0, 0], True, ["feature-kept"]),
-        ([1, 0], True, []),
-        ([0, 1], True, []),
-        ([0, 0], False, []),
-    ],
+    [([0, 0], True, ["feature-kept"]), ([1, 0], True, []), ([0, 1], True, []), ([0, 0], False, [])],
     ids=["the old one", "appended", "committed, and not led any more", "another one followed"],
 )
 def test_a_level_that_is_finalized_is_in_the_metadata(levels, is_alone, found):

@@ -225,14 +225,7 @@ LED_UNCLEANLY = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mutant", "found"),
-    [
-        (
-            f"{CHANGES}._unclean_candidates:never:1",
-            "valid-brokers",
-        ),
-        (None, None),
-    ],
+    ("mutant", "found"), [(f"{CHANGES}._unclean_candidates:never:1", "valid-brokers"), (None, None)]
 )
 def test_who_is_alive_leads_where_any_may(mutant, found):
     assert found_in(LED_UNCLEANLY, mutant, found) == found

@@ -223,11 +223,7 @@ def test_a_broker_that_shuts_down_waits_for_nobody_who_is_about_to_be_fenced():
 
 @pytest.mark.parametrize(
     ("leader", "known", "found"),
-    [
-        (OWN, 12, {"released-in-time"}),
-        (OTHER, 12, set()),
-        (OWN, 99, set()),
-    ],
+    [(OWN, 12, {"released-in-time"}), (OTHER, 12, set()), (OWN, 99, set())],
     ids=["another broker sends clients to it", "it leads nothing", "the other knows what is to be"],
 )
 def test_a_broker_that_leads_is_not_let_go_at_once(leader, known, found):

@@ -137,8 +137,7 @@ def test_a_voter_stands_when_its_time_is_over_and_no_sooner(events, stands_ms):
 
 
 @pytest.mark.parametrize(
-    ("events", "last_ms"),
-    [((ended(30, "n1", "n3"),), 30), ((ended(10, "n3", "n1"),), 74)],
+    ("events", "last_ms"), [((ended(30, "n1", "n3"),), 30), ((ended(10, "n3", "n1"),), 74)]
 )
 def test_a_follower_of_a_leader_that_resigned_does_not_go_on(events, last_ms):
     fetch = {"epoch": 2, "leader_id": 2, "asked_id": 3, "offset": 0, "durable_end_offset": 0}

@@ -228,11 +228,7 @@ GIVEN_UP = with_steps(
         },
     },
     2_000,
-    {
-        "kind": "cast",
-        "until": {"established": True},
-        "names": {"A": "leader", "B": "follower"},
-    },
+    {"kind": "cast", "until": {"established": True}, "names": {"A": "leader", "B": "follower"}},
     {"kind": "partition", "targets": "@B", "shape": "isolate", "for_ms": 3_000},
     {
         "kind": "kill",
@@ -252,11 +248,7 @@ CUT_MOVE = with_steps(
     {**SENDS, "duration_s": 9, "workload_options": {"partitions": 1, "topics": 1}},
     7_500,
     {"kind": "log-dir-move", "targets": "node:n1"},
-    {
-        "kind": "wait",
-        "until": {"at": "node:n1", "event": "assign-replicas"},
-        "within_ms": 1_000,
-    },
+    {"kind": "wait", "until": {"at": "node:n1", "event": "assign-replicas"}, "within_ms": 1_000},
     {"kind": "kill", "targets": "node:n1", "after_ms": 8, "for_ms": 0},
 )
 """The kill comes when the future log has its new name, and before the log that it copied is gone."""
@@ -300,12 +292,7 @@ STOPPED_BROKER = with_steps(
 ROLLED = with_steps(
     {**QUICK, "workload_options": {"partitions": 1, "topics": 1}},
     3_000,
-    {
-        "kind": "op",
-        "f": CONFIGURE,
-        "key": "d0-0",
-        "value": {"name": "segment.ms", "value": "900"},
-    },
+    {"kind": "op", "f": CONFIGURE, "key": "d0-0", "value": {"name": "segment.ms", "value": "900"}},
     {"kind": "kill", "targets": "node:n1", "after_ms": 6_000, "for_ms": 500},
 )
 """Recovery finds several segments."""
@@ -392,11 +379,7 @@ _RECOVERY = "X:log.data.data_recovery:_Opening"
         (STOPPED_BROKER, f"{_RECOVERY}._check_order:relation:0", "directory-lost"),
         (ROLLED, "X:log.data.data_files:DataFiles._roll:left-out:0", "segment-indexed"),
         (ROLLED, f"{_RECOVERY}._scan_all:negation:1", "segment-indexed"),
-        (
-            ROLLED,
-            "X:log.data.data_segment:DataSegment.note_times:left-out:1",
-            "segment-indexed",
-        ),
+        (ROLLED, "X:log.data.data_segment:DataSegment.note_times:left-out:1", "segment-indexed"),
         (ROLLED, "X:log.data.data_files:DataFiles._on_flush:extreme:0", "point-durable"),
         (SNAPSHOTS, "X:log.metadata.log:Log._start_flush:never:1", "point-durable"),
         (QUICK, "X:log.metadata.log:Log._start_flush:left-out:2", "epochs-saved"),

@@ -19,12 +19,7 @@ from cluster.node.kraft.messages import (
 from cluster.node.kraft.quorum.control_state import Voter, VoterSet
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint
-from cluster.node.protocol.messages import (
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-    i8,
-    i16,
-)
+from cluster.node.protocol.messages import FeatureUpdateKey, UpdateFeaturesRequest, i8, i16
 from harness.sim.sights.world import VoterAnswers
 from tests.checkers.invariants.watching import found_in
 
@@ -170,10 +165,7 @@ CHANGES = {
     "world": {"observers": 1},
     "schedule": [
         {"at_ms": 500, "steps": [{"kind": "voters", "change": "upgrade"}]},
-        {
-            "at_ms": 8_000,
-            "steps": [{"kind": "voters", "targets": "node:n4", "change": "add"}],
-        },
+        {"at_ms": 8_000, "steps": [{"kind": "voters", "targets": "node:n4", "change": "add"}]},
     ],
 }
 

@@ -137,11 +137,7 @@ def test_a_run_is_without_faults_where_none_bit(faults, verified, kind):
 )
 @pytest.mark.parametrize(
     ("injected", "healed"),
-    [
-        ({"entry": 0}, {"entry": 0}),
-        ({"entry": "1.1"}, {"entry": "1.3"}),
-        ({"entry": "1.1"}, {}),
-    ],
+    [({"entry": 0}, {"entry": 0}), ({"entry": "1.1"}, {"entry": "1.3"}), ({"entry": "1.1"}, {})],
     ids=["by the schedule", "by a step", "at the end"],
 )
 def test_a_fault_that_had_ended_when_it_was_healed_did_not_bite(detail, status, injected, healed):

@@ -28,13 +28,7 @@ from cluster.node.runtime.network import TcpNetwork
 from cluster.systems.kafka.installation import Installation, find
 from cluster.systems.kafka.kafka_system import JVM, SETTINGS
 from cluster.systems.kraft import cluster_id_of
-from tests.cluster.client.nodes import (
-    TIMEOUT_S,
-    Nodes,
-    eventually,
-    free_ports,
-    wait_until_listens,
-)
+from tests.cluster.client.nodes import TIMEOUT_S, Nodes, eventually, free_ports, wait_until_listens
 
 TOPIC = "records"
 PARTITIONS = 6

@@ -435,11 +435,7 @@ def test_a_log_is_cut_within_a_later_segment_after_an_unclean_election():
         ("L10", 33, "silent-fenced"),
         ("M10C", 0, "pre-elected"),
         ("M29V", 22, "voters-known"),
-        (
-            "X:kraft.quorum.control_state:LogHistory.truncate_new:relation:0",
-            0,
-            "voters-known",
-        ),
+        ("X:kraft.quorum.control_state:LogHistory.truncate_new:relation:0", 0, "voters-known"),
         ("M30U", 0, "committed-voters"),
         ("M39F", 1, "isr"),
         (

@@ -201,10 +201,7 @@ def test_an_operation_that_ended_after_the_last_event_did_end():
     assert run_plan(replace(plan, strands=(Strand(1_000.0, steps),))).violations == ()
 
 
-OF_NOBODY = (
-    {"at": "@A", "state": "Follower"},
-    {"event": "state", "where": {"leader_id": "@A"}},
-)
+OF_NOBODY = ({"at": "@A", "state": "Follower"}, {"event": "state", "where": {"leader_id": "@A"}})
 
 
 @pytest.mark.parametrize("that", OF_NOBODY)

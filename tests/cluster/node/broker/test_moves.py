@@ -2,10 +2,7 @@
 
 import pytest
 
-from cluster.node.broker.replication.alter_log_dirs import (
-    ReplicaAlterLogDirsManager,
-    _disagreement,
-)
+from cluster.node.broker.replication.alter_log_dirs import ReplicaAlterLogDirsManager, _disagreement
 from cluster.node.broker.serving.log_dirs import describe_log_dirs
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import DescribeLogDirsRequest

@@ -5,10 +5,7 @@ import uuid
 import pytest
 
 from cluster.node.controller.brokers.broker_lifecycle import BrokerControlState
-from cluster.node.controller.metadata.registrations import (
-    LOST_DIRECTORY,
-    MIGRATING_DIRECTORY,
-)
+from cluster.node.controller.metadata.registrations import LOST_DIRECTORY, MIGRATING_DIRECTORY
 from cluster.node.controller.metadata.state import UNASSIGNED_DIRECTORY
 from cluster.node.errors import ErrorCode
 from tests.cluster.node.controller.brokers import ELR, Brokers, assign, faults_of, heartbeat

@@ -4,9 +4,7 @@ import pytest
 from kio.schema.describe_topic_partitions.v0.request import Cursor, TopicRequest
 
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    DescribeTopicPartitionsRequest,
-)
+from cluster.node.protocol.messages import DescribeTopicPartitionsRequest
 from tests.cluster.node.controller.brokers import Brokers
 from tests.cluster.node.controller.fakes import CLIENT, active, creatable, create
 

@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as raft
-from cluster.node.kraft.messages import (
-    AddVoterRequest,
-    RemoveVoterRequest,
-    UpdateVoterRequest,
-)
+from cluster.node.kraft.messages import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
 from cluster.node.log.batch.control import VoterListener
 from cluster.node.log.batch.records import Record, encode_batch
 from cluster.node.ports import Endpoint

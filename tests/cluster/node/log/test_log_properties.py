@@ -20,10 +20,7 @@ class LogMachine(RuleBasedStateMachine):
     `durable` is the largest end offset that was reported durable and not truncated since.
     """
 
-    @initialize(
-        segment_bytes=st.sampled_from([150, 300, 1 << 20]),
-        cache=st.sampled_from([0, 200]),
-    )
+    @initialize(segment_bytes=st.sampled_from([150, 300, 1 << 20]), cache=st.sampled_from([0, 200]))
     def start(self, segment_bytes: int, cache: int) -> None:
         self.logs = Logs(segment_bytes, cache)
         self.log = self.logs.open()

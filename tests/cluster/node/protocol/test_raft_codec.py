@@ -12,13 +12,7 @@ from cluster.node.kraft import messages as m
 from cluster.node.log.batch.control import VoterListener
 from cluster.node.log.types import METADATA_TOPIC, OffsetAndEpoch
 from cluster.node.ports import Endpoint
-from cluster.node.protocol.apis import (
-    LISTENER_APIS,
-    SERVED,
-    SPOKEN,
-    ApiKey,
-    ListenerType,
-)
+from cluster.node.protocol.apis import LISTENER_APIS, SERVED, SPOKEN, ApiKey, ListenerType
 from cluster.node.protocol.codec import (
     Request,
     UnwritableError,
@@ -221,13 +215,7 @@ def fetch_snapshot(name, partition):
 
 
 @pytest.mark.parametrize(
-    "request_",
-    [
-        vote(0, 0),
-        vote(),
-        fetch_snapshot("other", 0),
-        fetch_snapshot(METADATA_TOPIC, 1),
-    ],
+    "request_", [vote(0, 0), vote(), fetch_snapshot("other", 0), fetch_snapshot(METADATA_TOPIC, 1)]
 )
 def test_a_request_about_another_partition_is_refused_at_the_top(request_):
     request = read_request(request_frame(request_), SERVES)
