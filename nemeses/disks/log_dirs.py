@@ -101,6 +101,10 @@ class LogDirMove(NodeFault):
     name = "log-dir-move"
     favourites = ("random", "leader", "partition-leader")
 
+    def _taken_nodes(self, view: View) -> dict[str, str]:  # noqa: ARG002
+        """Return none: an administrator may ask again, also while a replica is on its way."""
+        return {}
+
     async def choose_details(
         self, view: View, nodes: tuple[str, ...], parameters: Parameters
     ) -> dict[str, dict[str, Any]]:
@@ -148,15 +152,19 @@ class LogDirMove(NodeFault):
 
 
 async def _draw(view: View, node: str) -> dict[str, Any]:
-    """Draw a replica of a broker and another log directory for it. Raises BackendError."""
+    """Draw a replica of a broker and another log directory for it, maybe the one that it leaves.
+
+    Raises BackendError.
+    """
     described = await _describe(view, node)
     paths = [row.log_dir for row in described if row.error_code is ErrorCode.none]
-    replicas = [row for row in await _replicas(view, node) if not row[3]]
+    rows = sorted(await _replicas(view, node), key=lambda row: row[3])
+    places = {row[:2]: row[2] for row in rows}  # where it moves to counts, if it does
     if len(paths) < 2:
         raise BackendError(f"{node} has no other log directory")
-    if not replicas:
+    if not places:
         raise BackendError(f"{node} has no replica that could move")
-    topic, partition, home, _ = view.random.choice(replicas)
+    (topic, partition), home = view.random.choice(list(places.items()))
     target = view.random.choice([path for path in paths if path != home])
     return {"topic": topic, "partition": partition, "from": home, "to": target}
 

@@ -20,13 +20,13 @@ def logs(view: WorldView, node: str):
     return view.backend.world.nodes[node].process.node.replicas.logs
 
 
-async def with_topic(view: WorldView, name: str = "t") -> None:
+async def with_topic(view: WorldView, name: str = "t", partitions: int = 2) -> None:
     """Let every node hold a partition in each of its log directories."""
     await asyncio.sleep(2)
     leader = await view.leader()
     replies: list[object] = []
     node = view.backend.world.nodes[leader].process.node
-    node.handle("CONTROLLER", create(creatable(name, 2, 3)), replies.append)
+    node.handle("CONTROLLER", create(creatable(name, partitions, 3)), replies.append)
     await asyncio.sleep(2)
     assert replies[0].topics[0].error_code.value == 0  # type: ignore[attr-defined]
 
@@ -75,6 +75,17 @@ async def test_a_replica_is_moved(view: WorldView):
         (at.topic, at.partition) for at in directory.logs
     ]
     assert (await heal(view, moved)).verified
+
+
+@play(in_world, node_settings=TWO)
+async def test_a_replica_that_is_on_its_way_goes_back(view: WorldView):
+    await with_topic(view, partitions=1)
+    await inject(view, "disk-stall", {"targets": "node:n2"})
+    there = asyncio.create_task(inject(view, "log-dir-move", {"targets": "node:n2"}))
+    await asyncio.sleep(1)
+    back = await inject(view, "log-dir-move", {"targets": "node:n2"})
+    assert back.verified, back.detail
+    assert back.detail["chosen"]["n2"]["to"] == (await there).detail["chosen"]["n2"]["from"]
 
 
 @play(in_world, node_settings=TWO)

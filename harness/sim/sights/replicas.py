@@ -128,7 +128,8 @@ class ReplicaWatch:
             if replica.partition.followers:
                 self._look_at(process, replica, held.get(replica.key, []))
             self._look_at_followers(process, replica)
-            self._look_at_lag(process, replica)
+            if not process.node.replicas._is_stopped:
+                self._look_at_lag(process, replica)
         if isinstance(message, FetchRequest) and message.replica_id >= 0:
             self._note_fetch(process, led, message)
 

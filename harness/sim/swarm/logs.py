@@ -234,6 +234,7 @@ def _directories(
     """
     draw = stream(plan, "data-dirs", unit_ms)
     random, late = draw.random, stream(plan, "late-dirs", unit_ms)
+    again = stream(plan, "moved-again", unit_ms)
     if random.random() >= _DIRECTORIES_SHARE:
         return
     settings[LOG_DIRS] = random.choice((2, 3))
@@ -251,8 +252,21 @@ def _directories(
             yield _cut_move(draw, plan, at_ms)
             at_ms += unit_ms * (2.0 + random.expovariate(0.3))
             continue
-        yield strand(at_ms, step)
+        is_hindered = step.kind == "log-dir-move" and again.chance(_HINDERED_SHARE)
+        yield strand(at_ms, *(_hindered_move(again) if is_hindered else [step]))
         at_ms += unit_ms * (1.0 + random.expovariate(0.3))
+
+
+def _hindered_move(again: Draw) -> list[Step]:
+    """A replica moves whose broker's disk stalls, or which hears of no other, and goes back.
+
+    A leader that hears of no other appends what it has to cut, also of the copy.
+    """
+    node, for_ms = again.node(), again.span(0.5, 3.0)
+    stall = do("disk-stall", node, for_ms=for_ms)
+    hindrance = stall if again.chance(0.5) else cut_off(node, for_ms=for_ms)
+    moves = (do("log-dir-move", node, again.span(0.0, 0.4)) for _ in range(3))
+    return [hindrance, *moves]
 
 
 def _cut_move(draw: Draw, plan: Plan, at_ms: float) -> Strand:
@@ -265,6 +279,7 @@ def _cut_move(draw: Draw, plan: Plan, at_ms: float) -> Strand:
         at_ms,
         do("log-dir-move", node),
         do("wait", until=allows, within_ms=2 * draw.unit_ms),
+        *[do("op")] * 3,  # the log that it copies goes on
         do("kill", node, after_ms, for_ms=draw.span(0.1, 1.0)),
     )
 
@@ -293,6 +308,7 @@ _IMPATIENT_SHARE: Final = 0.6
 _DIRECTORIES_SHARE: Final = 0.4
 _LOSS_SHARE: Final = 0.25
 _CUT_MOVE_SHARE: Final = 0.4
+_HINDERED_SHARE: Final = 0.5
 _AT_START_SHARE: Final = 0.4
 
 _INDEX_BYTES_MAX: Final = 1_000

@@ -31,9 +31,10 @@ from workloads.data.log_client import (
 )
 from workloads.data.wrong_requests import WRONG as WRONG_REQUESTS
 
-LOGS = (1178, 94, 111, 5019, 392, 40_002, 41_148)
+LOGS = (1178, 94, 111, 5019, 392, 40_002, 41_148, 611_165)
 """Short worlds, one of them with a single replica; an idle leader moves; all nodes are killed; a
-broker that stops is asked for the end of an epoch; a follower serves what it has not written."""
+broker that stops is asked for the end of an epoch; a follower serves what it has not written; a
+leader that stops is paused."""
 LOSING = (RETAINED, LED_UNCLEANLY)
 
 
@@ -287,7 +288,14 @@ def test_a_fault_that_is_drawn_seldom_is_tried_again():
 def test_some_replicas_take_over_in_another_directory_as_their_broker_dies():
     plans = [draw(seed) for seed in range(120)]
     strands = [[s.kind for s in strand.steps] for p in plans for strand in p.strands]
-    assert strands.count(["log-dir-move", "wait", "kill"]) > 10
+    assert strands.count(["log-dir-move", "wait", *["op"] * 3, "kill"]) > 10
+
+
+def test_some_replicas_move_back_while_a_disk_stalls_or_their_broker_hears_of_no_other():
+    plans = [draw(seed) for seed in range(120)]
+    strands = [[s.kind for s in strand.steps] for p in plans for strand in p.strands]
+    for hindrance in ("disk-stall", "partition"):
+        assert strands.count([hindrance, *["log-dir-move"] * 3]) > 3
 
 
 def test_some_log_directories_go_before_a_broker_that_starts_has_opened_them():
@@ -376,7 +384,7 @@ _LIFECYCLE = "X:broker.lifecycle.registration:BrokerLifecycleManager"
         ("X:broker.replication.partition:Partition._adopt:left-out:3", 9, "enough-in-sync"),
         ("M37", 1, "log"),
         ("M39A", 1, "isr"),
-        ("M40I", 40, "log"),
+        ("M40I", 75, "log"),
         ("K13091", 36, "held-committed"),
         ("K14857", 0, "published-new"),
         ("K14145P", 1, "fetch-answered"),
