@@ -1,8 +1,8 @@
 """BrokerMetadataPublisher: what committed metadata ask of this node's broker.
 
 It keeps what the replica manager of a Kafka broker is given: the partitions that the broker leads
-and those that it follows; and how the broker is registered. It is driven by deltas, so that a
-change costs what changed; a whole image is taken up by the index of the broker's partitions.
+and those that it follows. It is driven by deltas, so that a change costs what changed; a whole
+image is taken up by the index of the broker's partitions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from cluster.node.controller.metadata.image import (
     local_changes,
 )
 from cluster.node.controller.metadata.state import (
-    BrokerRegistration,
     MetadataState,
     PartitionKey,
     PartitionRegistration,
@@ -40,8 +39,6 @@ class BrokerMetadataPublisher:
         `on_first`: called once, when the first image is taken up (firstPublishFuture).
         """
         self.broker_id = broker_id
-        self.registration: BrokerRegistration | None = None
-        """What the metadata hold of this broker; None while it is not registered."""
         self.leaders: dict[PartitionKey, PartitionRegistration] = {}
         """The partitions that it leads."""
         self.followers: dict[PartitionKey, PartitionRegistration] = {}
@@ -62,7 +59,6 @@ class BrokerMetadataPublisher:
         else:
             changes = local_changes(delta, self.broker_id, delta.partitions.keys())
         self._apply(changes)
-        self.registration = image.state.brokers.get(self.broker_id)
         if self._on_changes is not None:
             self._on_changes(changes, delta, image)
         if self._is_first:
@@ -100,20 +96,9 @@ class BrokerMetadataPublisher:
                 f"it believes to lead {_names(self.leaders)} and to follow "
                 f"{_names(self.followers)}, it leads {_names(leads)} of {_names(held)}"
             )
-        registered = state.brokers.get(self.broker_id)
-        if self.registration != registered:
-            believed = _standing(self.registration)
-            return f"it believes to be {believed}, it is {_standing(registered)}"
         return None
 
 
 def _names(partitions: Iterable[PartitionKey]) -> str:
     """List partitions for a person, each as `<topic id>-<index>`."""
     return ", ".join(sorted(f"{topic_id}-{index}" for topic_id, index in partitions)) or "none"
-
-
-def _standing(registration: BrokerRegistration | None) -> str:
-    if registration is None:
-        return "not registered"
-    fenced = "fenced" if registration.fenced else "unfenced"
-    return f"registered with epoch {registration.epoch}, {fenced}"

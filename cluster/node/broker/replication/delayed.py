@@ -45,9 +45,6 @@ class Purgatory:
         self._waiting: dict[_Waiting, None] = {}
         """The oldest comes first."""
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def try_or_watch(
         self, operation: DelayedOperation, keys: Sequence[Hashable], timeout_ms: float
     ) -> None:

@@ -164,9 +164,6 @@ class FetchSessions:
         """Partitions of all of them."""
         self._watchers: dict[PartitionKey, dict[_Session, Key]] = {}
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
     def begin(self, request: data_messages.FetchRequest) -> Fetching | ErrorCode:
         """Take a request; return what to read, or the error of the whole response."""
         if request.session_epoch in (INITIAL_EPOCH, data_messages.FINAL_SESSION_EPOCH):

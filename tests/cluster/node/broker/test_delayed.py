@@ -35,7 +35,7 @@ def purgatory(clock):
 def test_what_is_ready_does_not_wait(purgatory):
     log = []
     purgatory.try_or_watch(Waits(log, "a", ready=True), ["p"], 10.0)
-    assert (log, len(purgatory)) == (["a"], 0)
+    assert (log, len(purgatory._waiting)) == (["a"], 0)
 
 
 def test_it_is_tried_again_when_something_that_it_watches_changes(purgatory, clock):
@@ -50,7 +50,7 @@ def test_it_is_tried_again_when_something_that_it_watches_changes(purgatory, clo
     purgatory.check("p")
     purgatory.check("p")
     clock.advance(100.0)
-    assert (log, len(purgatory)) == (["a", "b"], 0)
+    assert (log, len(purgatory._waiting)) == (["a", "b"], 0)
 
 
 def test_it_ends_when_its_time_is_over(purgatory, clock):
@@ -60,7 +60,7 @@ def test_it_ends_when_its_time_is_over(purgatory, clock):
     clock.advance(10.0)
     waits.ready = True
     purgatory.check("p")
-    assert (log, len(purgatory)) == (["a expired"], 0)
+    assert (log, len(purgatory._waiting)) == (["a expired"], 0)
 
 
 def test_an_answer_may_complete_another(purgatory):
@@ -80,7 +80,7 @@ def test_an_answer_may_complete_another(purgatory):
     purgatory.try_or_watch(last, ["p"], 10.0)
     first.ready = True
     purgatory.check("p")
-    assert (log, len(purgatory)) == (["a", "b"], 0)
+    assert (log, len(purgatory._waiting)) == (["a", "b"], 0)
 
 
 def test_beyond_its_bound_the_oldest_is_over_before_its_time(clock, monkeypatch):
@@ -89,9 +89,9 @@ def test_beyond_its_bound_the_oldest_is_over_before_its_time(clock, monkeypatch)
     purgatory = Purgatory(clock)
     for name in ("a", "b", "c"):
         purgatory.try_or_watch(Waits(log, name), ["p"], 10.0)
-    assert (log, len(purgatory)) == (["a expired"], 2)
+    assert (log, len(purgatory._waiting)) == (["a expired"], 2)
     clock.advance(20.0)
-    assert (log, len(purgatory)) == (["a expired", "b expired", "c expired"], 0)
+    assert (log, len(purgatory._waiting)) == (["a expired", "b expired", "c expired"], 0)
 
 
 def test_what_was_answered_is_not_answered_again_when_its_time_is_over():
@@ -112,4 +112,4 @@ def test_what_was_answered_is_not_answered_again_when_its_time_is_over():
     waits.ready = True
     purgatory.check("p")
     late.advance(20.0)
-    assert (log, len(purgatory)) == (["a"], 0)
+    assert (log, len(purgatory._waiting)) == (["a"], 0)

@@ -66,7 +66,7 @@ def test_without_a_session_all_that_is_named_is_answered(sessions):
         assert read(fetching) == [0, 1]
         response = fetching.answer([result(0), result(1)])
         assert (answered(response), response.session_id) == ([0, 1], 0)
-    assert len(sessions) == 0
+    assert len(sessions._sessions) == 0
 
 
 def test_a_session_is_answered_with_news_alone(sessions):
@@ -136,10 +136,10 @@ def test_who_is_turned_away(sessions):
 def test_a_session_ends_when_its_fetcher_says_so(sessions):
     session = opened(sessions, 0)
     assert read(sessions.begin(asked(0, session=session, epoch=-1))) == [0]
-    assert len(sessions) == 0
+    assert len(sessions._sessions) == 0
     session = opened(sessions, 0)
     sessions.begin(asked(0, session=session, epoch=0))
-    assert len(sessions) == 1
+    assert len(sessions._sessions) == 1
 
 
 def test_a_session_that_is_not_used_gives_way(sessions, clock):
@@ -202,7 +202,7 @@ def test_nothing_is_left_of_fetches_and_sessions_that_are_over(sessions):
     sessions.begin(asked(0, session=session, epoch=-1)).answer([result(0)])
     quiet(late, 0)  # a Fetch that still waits, and is over without its session
     late.answer([result(0)])
-    assert (len(sessions), sessions._watchers, sessions._count) == (0, {}, 0)
+    assert (len(sessions._sessions), sessions._watchers, sessions._count) == (0, {}, 0)
 
 
 def test_sessions_hold_no_more_partitions_than_their_bound(clock, monkeypatch):
@@ -216,7 +216,7 @@ def test_sessions_hold_no_more_partitions_than_their_bound(clock, monkeypatch):
     assert gone is ErrorCode.fetch_session_id_not_found
     small = opened(sessions, 0)
     assert sessions.begin(asked(1, 2, session=small, epoch=1)) is gone
-    assert len(sessions) == 1
+    assert len(sessions._sessions) == 1
 
 
 def test_a_high_watermark_that_its_asker_does_not_know_is_news(sessions):

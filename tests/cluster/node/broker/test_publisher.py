@@ -12,12 +12,10 @@ from cluster.node.controller.metadata.image_writer import image_records
 from cluster.node.controller.metadata.loader import MetadataLoader
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.kinds import (
-    BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
-    UnregisterBrokerRecord,
 )
 from cluster.node.kraft.types import CommittedBatch
 from tests.cluster.node.controller.fakes import FakeClock
@@ -97,17 +95,6 @@ def test_changes_of_others_are_none_of_its_business():
     assert broker.changes[1].followers == broker.changes[1].leaders == {}
 
 
-def test_it_knows_its_own_registration():
-    broker = Broker()
-    assert broker.publisher.registration is None
-    broker.commit(registered(2), registered(1))
-    assert broker.publisher.registration.fenced
-    broker.commit(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=-1))
-    assert not broker.publisher.registration.fenced
-    broker.commit(UnregisterBrokerRecord(broker_id=1, broker_epoch=5))
-    assert broker.publisher.registration is None
-
-
 def test_the_first_publication_is_notified_once():
     broker = Broker()
     broker.commit(partition(0))
@@ -136,15 +123,10 @@ def test_its_view_is_always_what_the_image_holds_of_it(batches):
 
 
 def test_a_view_that_is_wrong_is_found_out():
-    broker = Broker(partition(0), registered(1))
+    broker = Broker(partition(0))
     assert broker.publisher.differences(broker.image.state) is None
     lost = broker.publisher.leaders.pop((T, 0))
     difference = broker.publisher.differences(broker.image.state)
     assert difference == f"it believes to lead none and to follow none, it leads {T}-0 of {T}-0"
     broker.publisher.followers[T, 0] = lost
     assert "to follow" in broker.publisher.differences(broker.image.state)
-    broker.publisher.followers.clear()
-    broker.publisher.leaders[T, 0] = lost
-    broker.publisher.registration = None
-    difference = broker.publisher.differences(broker.image.state)
-    assert difference == "it believes to be not registered, it is registered with epoch 5, fenced"
