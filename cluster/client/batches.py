@@ -30,6 +30,7 @@ from cluster.node.log.batch.records import (
     check_batch,
     decode_batch,
     encode_batch,
+    inflate_batch,
 )
 from cluster.node.protocol.data_messages import AbortedTransaction
 
@@ -43,6 +44,8 @@ _ABORT_MARKER = 0
 _CHECKED_FROM = 21
 """Where the attributes are, with which the part begins that the CRC before them covers."""
 _GZIP_WINDOW_BITS = 31
+_INFLATED_MAX_BYTES = 1 << 30
+"""Far more than a broker takes."""
 
 
 def _gzip(data: bytes) -> bytes:
@@ -144,7 +147,11 @@ def _is_abort(batch: bytes) -> bool:
 
 def _texts(batch: bytes, position: int) -> list[tuple[int, str]]:
     shown = []
-    for record in decode_batch(batch):
+    try:
+        plain = inflate_batch(batch, _INFLATED_MAX_BYTES)
+    except (OverflowError, ValueError) as error:
+        raise CorruptBatchError(f"records cannot be inflated: {error}") from error
+    for record in decode_batch(plain):
         if record.offset < position:
             continue
         if record.value is None:

@@ -61,9 +61,8 @@ def _late_partitions(world: SimWorld) -> Iterator[str]:
         state = node.controller.image.state
         if node.replicas is None or not node.controller.is_active:
             continue
-        for key in state.partitions.keys():  # noqa: SIM118 - no dictionary
-            held, topic = state.partitions.get(key), state.topics.get(key[0])
-            assert held is not None, "it has this key"
+        for key, held in state.partitions.entries().items():
+            topic = state.topics.get(key[0])
             assert topic is not None, "valid-brokers"
             alive = (
                 is_active(state, each) and has_online_replica(state, held, each)

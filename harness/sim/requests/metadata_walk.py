@@ -27,6 +27,7 @@ from cluster.node.controller.metadata.image_writer import frozen_copy, image_rec
 from cluster.node.controller.metadata.replay import replay
 from cluster.node.controller.metadata.result import ControllerResult, RequestError
 from cluster.node.controller.metadata.state import (
+    LEADERLESS,
     MetadataState,
 )
 from cluster.node.controller.records import MetadataRecord, decode_record, encode_record
@@ -58,8 +59,7 @@ def walk(node: Node, random: Random) -> Iterator[Decision]:
 
 def _take(change: Change, plain: Plain, node: Node, state: MetadataState) -> tuple[list[str], str]:
     """Carry out a request; returns the errors of the answer, and what is wrong with the rest."""
-    for mark in plain.marks():
-        state.partitions.keys_with(mark)  # from now on there is an index, and it is kept
+    state.partitions.keys_with(LEADERLESS)  # from now on there is an index, and it is kept
     take_delta(state)
     image = MetadataImage()
     image.state = state
@@ -86,7 +86,7 @@ def _effects(
     state: MetadataState, overlay: SpeculativeState, records: list[MetadataRecord], plain: Plain
 ) -> Iterator[str]:
     """Commit records, and say what is wrong of that, and of what publishers are shown."""
-    before, after = maps_of(state)["partitions"], plain.partitions
+    before, after = state.partitions.entries(), plain.partitions
     for record in records:
         replay(state, record)
     yield _differences("an image", state, plain)
@@ -143,5 +143,5 @@ def _differences(what: str, state: MetadataState, plain: Plain) -> str:
             pair = found[name].get(key), right.get(key)
             if pair[0] != pair[1]:
                 return _difference(f"{what} has in {name} of {key}:", *pair)
-    finds = {mark: set(state.partitions.keys_with(mark)) for mark in plain.marks()}
-    return _difference(f"{what} finds", finds, plain.marks())
+    finds = {mark: set(state.partitions.keys_with(mark)) for mark in plain.marks}
+    return _difference(f"{what} finds", finds, plain.marks)

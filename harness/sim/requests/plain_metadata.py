@@ -7,7 +7,7 @@ with the node but the classes of registrations. A `Change` is a request, and wha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -48,7 +48,7 @@ def rows_as(kind: Any, rows: Any) -> tuple[Any, ...]:
 def maps_of(state: MetadataState) -> Maps:
     """Return all that a state holds."""
     found = {field.name: getattr(state, field.name) for field in fields(MetadataState)}
-    maps = {name: {key: of.get(key) for key in list(of.keys())} for name, of in found.items()}
+    maps = {name: of.entries() for name, of in found.items()}
     return {**maps, "config_names": {k: {*names} for k, names in maps["config_names"].items()}}
 
 
@@ -59,6 +59,8 @@ class Plain:
     maps: Maps
     end: int = -1
     """Offset of the last record."""
+    marks: dict[Any, set[PartitionKey]] = field(default_factory=dict)
+    """Which partitions there are of each broker, and of each kind, as they were indexed last."""
 
     @property
     def brokers(self) -> dict[int, BrokerRegistration]:
@@ -248,18 +250,14 @@ class Plain:
             "similar_names": {name.replace(".", "_"): name for name in topics},
             "config_names": names,
         }
-
-    def marks(self) -> dict[Any, set[PartitionKey]]:
-        """Return which partitions there are of each broker, and of each kind."""
-        found: dict[Any, set[PartitionKey]] = {}
+        self.marks = {}
         for key, has in self.partitions.items():
             marks: list[Any] = [*has.replicas, *has.isr, *has.elr]
             marks += ["leaderless"] * (has.leader == NOBODY)
             marks += ["imbalanced"] * (has.leader != has.replicas[0])
             marks += ["reassigning"] * bool(has.adding_replicas or has.removing_replicas)
             for mark in marks:
-                found.setdefault(mark, set()).add(key)
-        return found
+                self.marks.setdefault(mark, set()).add(key)
 
 
 def nothing(*_: object) -> Pairs:

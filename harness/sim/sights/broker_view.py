@@ -42,9 +42,7 @@ def differences(node: Node, state: MetadataState) -> str | None:
 def _differences(manager: ReplicaManager, state: MetadataState) -> Iterator[str]:
     own = manager.config.broker_id
     assigned = {
-        key: found
-        for key in state.partitions.keys()  # noqa: SIM118 - no dictionary
-        if (found := state.partitions.get(key)) is not None and own in found.replicas
+        key: found for key, found in state.partitions.entries().items() if own in found.replicas
     }
     held = {replica.key: replica for replica in manager.replicas()}
     for topic_id, index in assigned.keys() ^ {*held, *manager._offline}:

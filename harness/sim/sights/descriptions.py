@@ -1,8 +1,9 @@
 """Asks simulated nodes to describe the cluster, as clients do, and compares it with their images.
 
-`DescriptionPolls(world, watcher)` asks each node for its topics whenever its image has moved, and
-at every `_SELDOM`-th image for all that it answers from that image: pages of topics, brokers, what
-has configurations, and those of topics. It is asked over no link, and nothing comes of it: see
+`DescriptionPolls(world, watcher)` asks each node for its topics whenever its image has moved, with
+nothing in it but those that have changed, or whose brokers may have, and at every `_SELDOM`-th
+image for all that it answers from that image: pages of topics, brokers, what has configurations,
+and those of topics. It is asked over no link, and nothing comes of it: see
 `checkers.invariants.answers`.
 """
 
@@ -10,8 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from kio.schema.describe_topic_partitions.v0.request import Cursor
 
@@ -32,10 +35,13 @@ from cluster.node.controller.metadata.state import (
     ConfigResource,
     MetadataState,
     PartitionRegistration,
+    TopicImage,
 )
+from cluster.node.controller.metadata.timeline import CommittedMap
 from cluster.node.controller.partitions.reassignment import list_partition_reassignments
 from cluster.node.protocol import messages as m
 from harness.sim.requests.settings import SOURCES
+from harness.sim.sights.images import changed_keys
 
 _EVERY_MS: Final = 20.0
 _SELDOM: Final = 8
@@ -49,6 +55,8 @@ _OF_ALL: Final = m.MetadataRequest(
 _ENDPOINTS: Final = {1: "none", 2: "mismatched_endpoint_type", 3: "unsupported_endpoint_type"}
 """By the type that a DescribeCluster names: what a broker answers."""
 _TOPIC, _BROKER, _LOGGER = 2, 4, 8
+_OF_TOPICS: Final = ("brokers", "topics", "partitions")
+"""Maps of a state of which the answer to Metadata is made."""
 
 Said = dict[Any, str]
 """What is said of each thing of a kind."""
@@ -62,6 +70,8 @@ class DescriptionPolls:
         self._watcher = watcher
         self._described: dict[str, tuple[int, int]] = {}
         """By node: process and offset of the image that it described last."""
+        self._known: dict[str, list[dict[Any, Any]]] = {}
+        """By node: what it has described last, as of `_OF_TOPICS`."""
         self._images: Counter[str] = Counter()
         """By node: how many it has described."""
         self._ask_later = partial(world.scheduler.call_later, _EVERY_MS, self._ask_all)
@@ -78,10 +88,12 @@ class DescriptionPolls:
         self._ask_later()
 
     def _ask(self, name: str, node: Node, state: MetadataState) -> None:
-        answer = describe_metadata(_OF_ALL, state, node._cluster, "CLIENT", NO_NODE)
+        news, is_whole = self._news(name, state), self._images[name] % _SELDOM == 0
+        among = state if is_whole else news
+        answer = describe_metadata(_OF_ALL, among, node._cluster, "CLIENT", NO_NODE)
         for shown in partition_rows(answer):
             self._watcher.take(name, "metadata-answer", shown)
-        if self._images[name] % _SELDOM:
+        if not is_whole:
             return
         for of, rows, known in _descriptions(answer.topics, node, state):
             self._watcher.take(name, "cluster-answer", {"of": of, "rows": rows, "known": known})
@@ -90,6 +102,20 @@ class DescriptionPolls:
             what = f"describe the cluster by endpoints of type {kind}"
             shown = {"what": what, "errors": [error], "right": [(right,)]}
             self._watcher.take(name, "refusal", shown)
+
+    def _news(self, name: str, state: MetadataState) -> MetadataState:
+        """Return a state without topics of which all is as it was when they were described."""
+        now = [getattr(state, of).entries() for of in _OF_TOPICS]
+        before, self._known[name] = self._known.get(name), now
+        if before is None or before[0] != now[0]:
+            return state
+        changed = {key[0]: None for key in changed_keys(before[2], now[2])}
+        changed |= dict.fromkeys(changed_keys(before[1], now[1]))
+        topics: CommittedMap[UUID, TopicImage] = CommittedMap()
+        for topic_id in changed:
+            if topic_id in now[1]:
+                topics.put(topic_id, now[1][topic_id])
+        return replace(state, topics=topics)
 
 
 def _descriptions(
@@ -182,10 +208,9 @@ def _rows(topic: Any) -> Iterator[tuple[str, str]]:
 
 def _partitions(state: MetadataState) -> Iterator[tuple[str, object, PartitionRegistration]]:
     """Yield each partition's name, its topic's id, and what the metadata have."""
-    for key in state.partitions.keys():  # noqa: SIM118 - no dictionary
-        topic, found = state.topics.get(key[0]), state.partitions.get(key)
+    for key, found in state.partitions.entries().items():
+        topic = state.topics.get(key[0])
         assert topic is not None, "valid-brokers"
-        assert found is not None, "it has this key"
         yield f"{topic.name}-{key[1]}", topic.id, found
 
 

@@ -41,7 +41,7 @@ from cluster.node.controller.metadata.state import (
     ResourceType,
     partition_marks,
 )
-from cluster.node.controller.metadata.timeline import CommittedMap, IndexedTimelineMap, StateMap
+from cluster.node.controller.metadata.timeline import IndexedTimelineMap
 from cluster.node.controller.partitions.leadership import (
     UNCLEAN_LEADER_ELECTION,
     min_insync_replicas,
@@ -146,9 +146,7 @@ class ImageWatch:
         if self._appends[at] % _EVERY != 1:
             return
         having: dict[Hashable, list[str]] = {}
-        for key in list(partitions.keys()):
-            partition = partitions.get(key)
-            assert partition is not None, "it has this key"
+        for key, partition in partitions.entries().items():
             for mark in partition_marks(partition):
                 having.setdefault(mark, []).append(_name(key))
         found = {
@@ -202,8 +200,10 @@ def image_of(
 ) -> Image:
     """Describe a state in the terms of the invariants."""
     brokers = tuple(registered_brokers(state))
+    active = frozenset(broker.id for broker in brokers if is_active(state, broker.id))
+    isr_mins: dict[str, int] = {}
     affected: dict[Hashable, Partition] = {
-        key: _partition(state, key, registration, changes)
+        key: _partition(state, key, registration, changes, (active, isr_mins))
         for key, registration in changes.affected.items()
     }
     return Image(
@@ -224,10 +224,16 @@ def _is_stray(state: MetadataState, topic: str) -> bool:
 
 
 def _partition(
-    state: MetadataState, key: PartitionKey, registration: PartitionRegistration, changes: Changes
+    state: MetadataState,
+    key: PartitionKey,
+    registration: PartitionRegistration,
+    changes: Changes,
+    known: tuple[frozenset[int], dict[str, int]],
 ) -> Partition:
-    topic = state.topics.get(key[0])
-    brokers = _brokers_of(registration)
+    """`known`: the active brokers, and by topic the min.insync.replicas, once one was asked for."""
+    topic, brokers, (active, isr_mins) = state.topics.get(key[0]), _brokers_of(registration), known
+    if topic is not None and topic.name not in isr_mins:
+        isr_mins[topic.name] = min_insync_replicas(state, topic.name)
     return Partition(
         name=f"{key[0] if topic is None else topic.name}-{key[1]}",
         topic_exists=topic is not None,
@@ -238,8 +244,8 @@ def _partition(
         leader_epoch=registration.leader_epoch,
         partition_epoch=registration.partition_epoch,
         is_recovering=registration.leader_recovery_state == RECOVERING,
-        isr_min=1 if topic is None else min_insync_replicas(state, topic.name),
-        active=frozenset(broker for broker in brokers if is_active(state, broker)),
+        isr_min=1 if topic is None else isr_mins[topic.name],
+        active=active & brokers,
         online=frozenset(
             broker for broker in brokers if has_online_replica(state, registration, broker)
         ),
@@ -298,8 +304,8 @@ class ImageSight:
         self.offset = offset
         self.looks += 1
         before = self._maps
-        self._maps = {name: _entries(getattr(state, name)) for name in _COMPARED}
-        changed = {name: [*_changed_keys(before[name], self._maps[name])] for name in _COMPARED}
+        self._maps = {name: getattr(state, name).entries() for name in _COMPARED}
+        changed = {name: [*changed_keys(before[name], self._maps[name])] for name in _COMPARED}
         for name, keys in changed.items():
             for key in keys:
                 for entries, sign in ((before[name], -1), (self._maps[name], 1)):
@@ -379,12 +385,7 @@ class ImageSight:
         return affected
 
 
-def _entries(of: StateMap[K, V]) -> dict[K, V]:
-    assert isinstance(of, CommittedMap), "an image holds what is committed"
-    return of.entries()
-
-
-def _changed_keys(before: dict[K, V], after: dict[K, V]) -> Iterator[K]:
+def changed_keys(before: dict[K, V], after: dict[K, V]) -> Iterator[K]:
     """Yield the keys that were added, replaced or removed.
 
     Most keys are the same objects in the same order, and are not looked up: to hash one with an

@@ -221,10 +221,8 @@ class SessionWatch:
         between = (known for known in self._epochs.get(broker, ()) if previous < known < epoch)
         eligible = (
             f"{topic.name}-{index}"
-            for topic_id, index in state.partitions.keys()  # noqa: SIM118  # no dictionary
-            if (partition := state.partitions.get((topic_id, index))) is not None
-            and broker in partition.elr
-            and (topic := state.topics.get(topic_id)) is not None
+            for (topic_id, index), partition in state.partitions.entries().items()
+            if broker in partition.elr and (topic := state.topics.get(topic_id)) is not None
         )
         shown = Registered(
             broker,
@@ -318,10 +316,7 @@ def _offset(process: Incarnation) -> int:
 
 
 def _leads(state: MetadataState, broker: int) -> bool:
-    keys = list(state.partitions.keys())
-    return any(
-        each is not None and each.leader == broker for each in map(state.partitions.get, keys)
-    )
+    return any(each.leader == broker for each in state.partitions.entries().values())
 
 
 def _session_ms(process: Incarnation) -> float:

@@ -9,8 +9,10 @@ Nothing of a world changes: it is the same whether it is looked at or not.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, NoReturn
@@ -60,6 +62,8 @@ class StartWatch:
         self._random = Random(0)
         self._seen: dict[tuple[object, ...], object] = {}
         """What was looked at -> what there was, the last time."""
+        self._batches: dict[tuple[str, ...], dict[str, _File]] = {}
+        """By log and what came before its start: the files that it had when it was asked last."""
         world.observe(self._look_at_move, "replica-moved")
         world.scheduler.call_later(_EVERY_MS, self._look)
 
@@ -204,23 +208,58 @@ class StartWatch:
         """Ask the logs that have other files than when they were asked last."""
         for partition, log in directory._existing():
             own = {path: files[path] for path in files if path.startswith(f"{log.directory}/")}
-            if self._is_new((*at, directory.path, log.directory), own):
+            here = *at, directory.path, log.directory
+            if self._is_new(here, own):
                 state = finds.get(f"{partition} in {directory.path}", {})
-                state["answers"] = next(self._wrong_answers(log), "")
+                state["answers"] = next(self._wrong_answers(log, here), "")
 
-    def _wrong_answers(self, log: DataLog) -> Iterator[str]:
+    def _wrong_answers(self, log: DataLog, at: tuple[str, ...]) -> Iterator[str]:
         """Ask a log for some of its batches, by offset and by time."""
-        start, files = log.start_offset, (each.path for each in log._segments)
-        every = (found for path in files for found in split_batches(log._disk.read(path)))
-        batches = [found for found in every if found[0].last_offset >= start]
-        for header, batch in self._random.sample(batches, min(_TIMES, len(batches))):
+        start, known = log.start_offset, self._batches.get(at, {})
+        files = {each.path: log._disk.read(each.path) for each in log._segments}
+        now = {path: _File.of(data, known.get(path)) for path, data in files.items()}
+        self._batches[at] = now
+        every = (found for file in now.values() for found in file.batches)
+        batches = [found for found in every if found.header.last_offset >= start]
+        for found in self._random.sample(batches, min(_TIMES, len(batches))):
+            header = found.header
             offset = max(start, self._random.randint(header.base_offset, header.last_offset))
-            if log.read(offset, 1) != batch:
+            if log.read(offset, 1) != found.batch:
                 yield f"another batch for offset {offset}"
             time_ms = header.max_timestamp_ms
             answer, right = log.offset_for_timestamp(time_ms), _find_time(batches, time_ms, start)
             if answer != right:
                 yield f"{_of_time(answer)} for time {time_ms}, and not {_of_time(right)}"
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A batch of a file, and the latest time of its records, once they were decoded."""
+
+    header: BatchHeader
+    batch: bytes
+    latest_ms: float = math.inf
+
+    def records(self) -> list[Any]:
+        """Decode what it holds."""
+        records = decode_batch(inflate_batch(self.batch, _INFLATED_MAX_BYTES))
+        self.latest_ms = max((record.timestamp for record in records), default=-math.inf)
+        return records
+
+
+@dataclass(slots=True)
+class _File:
+    """What a file of a segment has."""
+
+    data: bytes
+    batches: list[_Batch]
+
+    @classmethod
+    def of(cls, data: bytes, known: _File | None) -> _File:
+        """Split a file, of which what begins as a known one need not be split again."""
+        known = known if known is not None and data.startswith(known.data) else _File(b"", [])
+        rest = (_Batch(*found) for found in split_batches(data[len(known.data) :]))
+        return cls(data, [*known.batches, *rest])
 
 
 class _Copy(MemoryDisk):
@@ -339,13 +378,13 @@ def _producers(log: DataLog, wall_ms: int) -> Iterator[str]:
 
 
 def _find_time(
-    batches: list[tuple[BatchHeader, bytes]], timestamp_ms: int, start_offset: int
+    batches: list[_Batch], timestamp_ms: int, start_offset: int
 ) -> TimestampAndOffset | None:
-    """Return the first record that is not earlier, looking at each."""
-    for header, batch in batches:
-        for record in decode_batch(inflate_batch(batch, _INFLATED_MAX_BYTES)):
+    """Return the first record that is not earlier, looking at each of those that may be."""
+    for found in batches:
+        for record in found.records() if found.latest_ms >= timestamp_ms else ():
             if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-                epoch = header.partition_leader_epoch
+                epoch = found.header.partition_leader_epoch
                 return TimestampAndOffset(record.timestamp, record.offset, epoch)
     return None
 

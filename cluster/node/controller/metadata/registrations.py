@@ -69,6 +69,7 @@ LOST_DIRECTORY = uuid.UUID(int=1)
 """DirectoryId.LOST: a replica in a directory that is gone; its broker does not say which it was."""
 MIGRATING_DIRECTORY = uuid.UUID(int=2)
 """DirectoryId.MIGRATING: a replica on a broker that never reported its directories."""
+_UNKNOWN_DIRECTORIES = frozenset({UNASSIGNED_DIRECTORY.int, MIGRATING_DIRECTORY.int})
 
 
 def is_static(state: MetadataState) -> bool:
@@ -106,9 +107,9 @@ def is_online_directory(broker: BrokerRegistration, directory: uuid.UUID) -> boo
     What is unknown counts as online: a replica not assigned yet, a broker that never reported
     its directories (KAFKA-16162).
     """
-    if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
+    if directory.int in _UNKNOWN_DIRECTORIES:
         return True
-    if directory == LOST_DIRECTORY:
+    if directory.int == LOST_DIRECTORY.int:
         return False
     return not broker.log_dirs or directory in broker.log_dirs
 
@@ -132,12 +133,10 @@ def has_online_replica(
 
 def is_offline(state: MetadataState, partition: PartitionRegistration, broker_id: int) -> bool:
     """Return whether clients learn that a replica on this broker cannot be reached."""
-    if is_static(state):
-        return False
     broker = state.brokers.get(broker_id)
-    if broker is None or broker.fenced:
-        return True
-    return not has_online_replica(state, partition, broker_id)
+    if broker is None:
+        return not is_static(state)
+    return broker.fenced or not has_online_replica(state, partition, broker_id)
 
 
 def checked_epoch(state: MetadataState, broker_id: int, epoch: int) -> BrokerRegistration:
@@ -162,10 +161,7 @@ def default_directory(state: MetadataState, broker_id: int) -> uuid.UUID:
 
 def partitions(state: MetadataState) -> Iterator[tuple[PartitionKey, PartitionRegistration]]:
     """Yield every partition, in the order of the log."""
-    for key in list(state.partitions.keys()):
-        partition = state.partitions.get(key)
-        assert partition is not None
-        yield key, partition
+    yield from state.partitions.entries().items()
 
 
 def partitions_marked(

@@ -50,7 +50,6 @@ from cluster.node.controller.records.kinds import (
 from cluster.node.controller.records.schema import MetadataRecord
 
 K = TypeVar("K")
-V = TypeVar("V")
 
 
 def replay(state: MetadataState, record: MetadataRecord) -> None:
@@ -77,9 +76,7 @@ def _partition(state: MetadataState, record: PartitionRecord) -> None:
         message = f"partition {record.partition_id} of {topic.name} after {topic.partition_count}"
         raise ReplayError(message)
     if record.partition_id == topic.partition_count:
-        state.topics.put(
-            topic.id, dataclasses.replace(topic, partition_count=record.partition_id + 1)
-        )
+        state.topics.put(topic.id, TopicImage(topic.name, topic.id, topic.partition_count + 1))
     state.partitions.put(
         (topic.id, record.partition_id),
         PartitionRegistration(
@@ -113,24 +110,26 @@ def changed_partition(
     moves = record.leader != NO_LEADER_CHANGE
     recovers = record.leader_recovery_state != NO_RECOVERY_STATE_CHANGE
     return PartitionRegistration(
-        replicas=_newest(record.replicas, old.replicas),
-        isr=_newest(record.isr, old.isr),
+        replicas=old.replicas if record.replicas is None else record.replicas,
+        isr=old.isr if record.isr is None else record.isr,
         leader=record.leader if moves else old.leader,
         leader_epoch=old.leader_epoch + 1 if moves else old.leader_epoch,
         partition_epoch=old.partition_epoch + 1,
-        removing_replicas=_newest(record.removing_replicas, old.removing_replicas),
-        adding_replicas=_newest(record.adding_replicas, old.adding_replicas),
+        removing_replicas=old.removing_replicas
+        if record.removing_replicas is None
+        else record.removing_replicas,
+        adding_replicas=old.adding_replicas
+        if record.adding_replicas is None
+        else record.adding_replicas,
         leader_recovery_state=record.leader_recovery_state
         if recovers
         else old.leader_recovery_state,
-        directories=_newest(record.directories, old.directories),
-        elr=_newest(record.eligible_leader_replicas, old.elr),
-        last_known_elr=_newest(record.last_known_elr, old.last_known_elr),
+        directories=old.directories if record.directories is None else record.directories,
+        elr=old.elr if record.eligible_leader_replicas is None else record.eligible_leader_replicas,
+        last_known_elr=old.last_known_elr
+        if record.last_known_elr is None
+        else record.last_known_elr,
     )
-
-
-def _newest(new: V | None, old: V) -> V:
-    return old if new is None else new
 
 
 def _remove_topic(state: MetadataState, record: RemoveTopicRecord) -> None:

@@ -38,6 +38,9 @@ class StateMap(Protocol[K, V]):
     def keys(self) -> Iterator[K]:
         """Yield all keys, in an order that is the same on every replay of the same records."""
 
+    def entries(self) -> dict[K, V]:
+        """Return a copy as a dictionary, in the order of the keys. No key is hashed."""
+
 
 class MapDelta(Generic[K, V]):
     """What became of a committed map since its changes were last taken.
@@ -98,14 +101,17 @@ class CommittedMap(Generic[K, V]):
         return self._entries.get(key)
 
     def put(self, key: K, value: V) -> None:
-        if self._before is not None and key not in self._before:
-            self._before[key] = self._entries.get(key)
+        self._write(key, self._entries.get(key), value)
+
+    def _write(self, key: K, old: V | None, value: V) -> None:
+        if self._before is not None:
+            self._before.setdefault(key, old)
         self._entries[key] = value
 
     def remove(self, key: K) -> None:
         value = self._entries.pop(key, None)
-        if self._before is not None and key not in self._before:
-            self._before[key] = value
+        if self._before is not None:
+            self._before.setdefault(key, value)
 
     def keys(self) -> Iterator[K]:
         """Yield all keys, oldest first."""
@@ -192,7 +198,7 @@ class TimelineMap(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """Return the newest value, or None when there is none."""
-        entry = self._entries.get(key)
+        entry = self._entries.get(key) if self._entries else None
         return self._base.get(key) if entry is None else entry[1]
 
     def put(self, key: K, value: V) -> None:
@@ -218,6 +224,13 @@ class TimelineMap(Generic[K, V]):
         for key, (_, value) in list(self._entries.items()):
             if value is not None and self._base.get(key) is None:
                 yield key
+
+    def entries(self) -> dict[K, V]:
+        """Return a copy of the newest moment as a dictionary: committed keys first."""
+        entries = self._base.entries()
+        for key, (_, value) in self._entries.items():
+            _put_or_remove(entries, key, value)
+        return entries
 
     def drop_through(self, offset: int) -> None:
         """Forget what was written at `offset` or before: the committed map has it now."""
@@ -273,15 +286,13 @@ class IndexedMap(CommittedMap[K, V]):
         """None in a copy, until it is asked: most copies are only written to a snapshot."""
 
     def put(self, key: K, value: V) -> None:
+        old = self._entries.get(key)
         if self._index is not None:
-            old = self._entries.get(key)
-            marks = self._marks(value)
-            if old is None:
-                self._add(key, marks)
-            elif (before := self._marks(old)) != marks:
+            marks, before = self._marks(value), () if old is None else self._marks(old)
+            if before != marks:
                 self._drop(key, (mark for mark in before if mark not in marks))
-                self._add(key, marks)
-        super().put(key, value)
+                self._add(key, (mark for mark in marks if mark not in before))
+        self._write(key, old, value)
 
     def remove(self, key: K) -> None:
         old = self._entries.get(key)

@@ -44,7 +44,8 @@ from cluster.node.log.storage.tail import Tail
 from cluster.node.ports import Clock, Disk, Random, Timer, nothing
 
 T = TypeVar("T")
-_READ_BYTES = 1 << 20
+_READ_MIN_BYTES, _READ_MAX_BYTES = 1 << 12, 1 << 20
+"""Who looks for one batch reads little: what is read is verified, too."""
 
 
 class LogFolder(Protocol):
@@ -412,14 +413,16 @@ class DataFiles:
 
     def batches_from(self, offset: int, end_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
         """Read all batches from the one that holds `offset` on. Raises StorageError."""
+        most_bytes = _READ_MIN_BYTES
         while offset < end_offset:
             if offset >= self._tail.start_offset:
-                data = self._tail.read(offset, _READ_BYTES, end_offset)
+                data = self._tail.read(offset, most_bytes, end_offset)
             else:
                 limit = min(end_offset, self._tail.start_offset)
-                data = self._read_files(offset, _READ_BYTES, limit)
+                data = self._read_files(offset, most_bytes, limit)
             if not data:
                 return
+            most_bytes = min(8 * most_bytes, _READ_MAX_BYTES)
             for header, batch in split_batches(data):
                 yield header, batch
                 offset = header.next_offset
