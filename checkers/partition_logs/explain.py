@@ -61,8 +61,9 @@ class _Case:
             return f"{by}{outcome})"
         asked = int(self.facts.asked[record])
         at = f" at offset {asked}" if asked != NONE and send.offset is not None else ""
-        reign = f", epoch {send.epoch}" if send.epoch is not None else ""
-        return f"{by}acknowledged{at}{reign}{_by(send)} at {seconds(send.complete_ns, 3)})"
+        # A later leader may have acknowledged it, of whose epoch the producer did not know yet.
+        reign = f", leader epoch {send.epoch} or later" if send.epoch is not None else ""
+        return f"{by}acknowledged{at}{_by(send)} at {seconds(send.complete_ns, 3)}{reign})"
 
 
 def explain(
@@ -128,7 +129,7 @@ def _by(operation: Operation) -> str:
 def _read(operation: Operation | None) -> str:
     """Name a read, the node and the epoch that answered, and when."""
     assert operation is not None, "this anomaly has a read"
-    reign = f" in epoch {operation.epoch}" if operation.epoch is not None else ""
+    reign = f" in leader epoch {operation.epoch}" if operation.epoch is not None else ""
     consumer = f"consumer {operation.process!r}"
     answered = f"answered{_by(operation)}{reign} at {seconds(operation.complete_ns, 3)}"
     return f"{operation.f} {operation.index} of {consumer} ({answered})"
@@ -215,7 +216,7 @@ def _below_position(case: _Case) -> str:
 
 def _explain_truncation(case: _Case) -> str:
     read, shown_at = case.shown_by, case.offset - 1
-    reign = f" in epoch {read.epoch}"
+    reign = f" in leader epoch {read.epoch}"
     refused = f"poll {read.index} from offset {case.offset} was refused{_by(read)}{reign} as out of"
     return f"{refused} range, though {_read(case.before)} had shown a record at {shown_at} or up"
 

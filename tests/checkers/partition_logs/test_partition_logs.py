@@ -182,7 +182,11 @@ READ = poll(4, BOTH, at=0, epoch=3)
         (
             "truncated",
             [A, B, READ, refused(5, 2, 4), whole(9, BOTH)],
-            ["poll 5 from offset 2 was refused by n2 in epoch 4", "poll 4", "a record at 1 or up"],
+            [
+                "poll 5 from offset 2 was refused by n2 in leader epoch 4",
+                "poll 4",
+                "a record at 1 or up",
+            ],
         ),
         (
             "dirty-read",
@@ -200,7 +204,11 @@ READ = poll(4, BOTH, at=0, epoch=3)
                 *(A, send(1, "b", 1, epoch=3)),
                 *(poll(5, BOTH[:1], at=0, epoch=3, high_watermark=1, node="n1"), whole(9, BOTH)),
             ],
-            ["'b' of producer 1", "epoch 3 by n1", "gives 1 as high watermark"],
+            [
+                "'b' of producer 1",
+                "by n1 at 15 ns, leader epoch 3 or later",
+                "gives 1 as high watermark",
+            ],
         ),
         (
             "log-start-moved",
@@ -341,9 +349,9 @@ def test_an_explanation_names_producer_offset_epoch_node_operations_and_faults()
         "node": "n2",
         "faults": ["kill of n1"],
         "explanation": (
-            "t0-3: 'b' of producer 7 (operation 1, acknowledged at offset 1, epoch 3 by n1 at "
-            "2.500 s) is not in the whole log as read by poll-all 9 of consumer 9 (answered by n2 "
-            "in epoch 5 at 9.100 s); faults meanwhile: kill of n1 from 3.000 s"
+            "t0-3: 'b' of producer 7 (operation 1, acknowledged at offset 1 by n1 at "
+            "2.500 s, leader epoch 3 or later) is not in the whole log as read by poll-all 9 of "
+            "consumer 9 (answered by n2 in leader epoch 5 at 9.100 s); faults meanwhile: kill of n1 from 3.000 s"
         ),
     }
 
