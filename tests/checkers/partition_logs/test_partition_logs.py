@@ -351,7 +351,8 @@ def test_an_explanation_names_producer_offset_epoch_node_operations_and_faults()
         "explanation": (
             "t0-3: 'b' of producer 7 (operation 1, acknowledged at offset 1 by n1 at "
             "2.500 s, leader epoch 3 or later) is not in the whole log as read by poll-all 9 of "
-            "consumer 9 (answered by n2 in leader epoch 5 at 9.100 s); faults meanwhile: kill of n1 from 3.000 s"
+            "consumer 9 (answered by n2 in leader epoch 5 at 9.100 s); "
+            "faults meanwhile: kill of n1 from 3.000 s"
         ),
     }
 
