@@ -43,10 +43,7 @@ _COMMANDS = {
     "ladder": ("ladder:ladder", "Find known bugs of released systems again, and none elsewhere."),
     "list": ("listing:list_", "List systems, workloads, faults, campaigns or mutants."),
     "log": ("dump:log", "Look into a node's logs."),
-    "reproduce": (
-        "shrink:reproduce",
-        "Look for a failed run's violation in the simulated world.",
-    ),
+    "reproduce": ("shrink:reproduce", "Look for a failed run's violation in the simulated world."),
     "replay": ("sim:replay", "Run a stored plan again in simulation and print its story."),
     "report": ("judge:report", "Write the report of a judged run again, and print its path."),
     "run": ("run:run", "Run a campaign: cluster up, clients and faults, heal, judge, report."),

@@ -133,8 +133,7 @@ _REFUSALS: Mapping[str, tuple[str, str]] = {
     "stop": (_NOT_ASKED, _ALREADY),
     "pause": ("it is paused already", _DEAD),
     **dict.fromkeys(
-        ("restart", "bit-flip", "truncate-file", "disk-wipe"),
-        (_ANY, _STARTED_BY_HEAL),
+        ("restart", "bit-flip", "truncate-file", "disk-wipe"), (_ANY, _STARTED_BY_HEAL)
     ),
     **dict.fromkeys(
         (GRACEFUL_RESTART, "upgrade", "address-change", "role-change"),

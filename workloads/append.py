@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 _NO_TOPIC = ErrorCode.unknown_topic_or_partition.name
 
-OPTIONS = {
-    "keys": Option(8, "how many lists there are", 1, 10_000),
-}
+OPTIONS = {"keys": Option(8, "how many lists there are", 1, 10_000)}
 _WRITES_FRACTION = 0.5
 
 

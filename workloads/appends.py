@@ -40,9 +40,7 @@ T = TypeVar("T")
 
 KEY: Final = "log-0"
 """The one log, named as a partition is."""
-OPTIONS: Final = {
-    "nodes": Option(7, "most nodes whose logs are read whole in the end", 1, 100),
-}
+OPTIONS: Final = {"nodes": Option(7, "most nodes whose logs are read whole in the end", 1, 100)}
 _APPENDS_FRACTION: Final = 0.7
 _PAUSE_S: Final = 0.02
 """Between two looks at a node that has not replayed the last record yet."""

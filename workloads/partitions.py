@@ -19,9 +19,7 @@ from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, Option, WorkloadKind
 from workloads.keyed import Keyed, TargetClient
 
-OPTIONS = {
-    "topics": Option(16, "how many topics there are", 1, 10_000),
-}
+OPTIONS = {"topics": Option(16, "how many topics there are", 1, 10_000)}
 _WRITES_FRACTION = 0.5
 
 

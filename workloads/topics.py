@@ -112,11 +112,7 @@ class Topics(Plain):
 
         key = one_of([self.topic(number) for number in range(self.names)])
         deletes = {"key": key, "value": (Identified | None, None)}
-        return {
-            "create": {"key": key, "value": Size},
-            "delete": deletes,
-            "describe": {"key": key},
-        }
+        return {"create": {"key": key, "value": Size}, "delete": deletes, "describe": {"key": key}}
 
     def final_operations(self) -> Sequence[Op]:
         return tuple(Op("describe", self.topic(number)) for number in range(self.names))

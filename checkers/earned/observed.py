@@ -10,14 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkers import transactions
-from checkers.earned.base import (
-    HOLDS,
-    Judged,
-    Outcome,
-    not_applicable,
-    under_exercised,
-    unknown,
-)
+from checkers.earned.base import HOLDS, Judged, Outcome, not_applicable, under_exercised, unknown
 from checkers.guarantees import sessions
 from checkers.nodes import agreement, durability
 from checkers.runs import answers, exercised, monitor, statistics

@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.earned.base import (
-    HOLDS,
-    Judged,
-    Outcome,
-    not_applicable,
-    under_exercised,
-    unknown,
-)
+from checkers.earned.base import HOLDS, Judged, Outcome, not_applicable, under_exercised, unknown
 from checkers.evidence import FINAL_READS
 from checkers.history import NEMESIS, EventType, seconds
 from checkers.history.recorded import since

@@ -8,14 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from checkers.earned.base import (
-    HOLDS,
-    Judged,
-    Outcome,
-    not_applicable,
-    under_exercised,
-    unknown,
-)
+from checkers.earned.base import HOLDS, Judged, Outcome, not_applicable, under_exercised, unknown
 from checkers.evidence import Evidence
 
 RELEASE = "release"

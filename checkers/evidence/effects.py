@@ -416,8 +416,7 @@ RULES: Final[Mapping[str, Rule]] = {
         *(frozenset({"ConfigRecord"}), _cell(_LIST), _lists), keeps=True, places=_places_of_appends
     ),
     "partitions": Rule(
-        *(frozenset({"TopicRecord", "PartitionRecord"}), _partition, _counters),
-        keeps=True,
+        *(frozenset({"TopicRecord", "PartitionRecord"}), _partition, _counters), keeps=True
     ),
     "topics": _TOPICS,
     "set": replace(_TOPICS, keeps=True),

@@ -102,11 +102,7 @@ def _unjudgeable(operations: Sequence[Operation], model: str) -> str | None:
     return None
 
 
-_OF_READS = {
-    "phantom": "phantom",
-    "repeated": "doubled",
-    "incompatible-order": "reads-disagree",
-}
+_OF_READS = {"phantom": "phantom", "repeated": "doubled", "incompatible-order": "reads-disagree"}
 """What is wrong with reads of a list by themselves, and its name here."""
 
 

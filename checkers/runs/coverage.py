@@ -21,10 +21,7 @@ from checkers.runs.faults import fault_spans
 PHASES = ("steady", "catching-up", "establishing", "electing")
 """Of the protocol: with a leader, behind it, before its epoch is committed, without one."""
 ENDING = frozenset(
-    {
-        *("kill", "stop", "power-loss", "torn-write"),
-        *("bit-flip", "truncate-file", "disk-wipe"),
-    }
+    {*("kill", "stop", "power-loss", "torn-write"), *("bit-flip", "truncate-file", "disk-wipe")}
 )
 """Faults with which the process of a target ends, of which its trace says nothing."""
 

@@ -42,9 +42,5 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         what = f"{fields.get('place')}: whether {fields.get('that')} came true"
         summary = f"{what} was not decided when the faults ended"
     return CheckResult(
-        NAME,
-        status,
-        summary,
-        operations=len(run.operations),
-        anomalies=tuple(anomalies),
+        NAME, status, summary, operations=len(run.operations), anomalies=tuple(anomalies)
     )

@@ -177,12 +177,7 @@ def _foreign_reply(error: ReplyError, model: str, operations: int) -> CheckResul
     summary = f"foreign-reply: {error}"
     found = anomaly("foreign-reply", str(error), error.operation)
     return CheckResult(
-        NAME,
-        Status.FAIL,
-        summary,
-        algorithm=model,
-        operations=operations,
-        anomalies=(found,),
+        NAME, Status.FAIL, summary, algorithm=model, operations=operations, anomalies=(found,)
     )
 
 

@@ -12,15 +12,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from cluster.client.caller import (
-    Caller,
-    Outcome,
-    Peer,
-    WrongAnswerError,
-    accept,
-    metadata_of,
-    only,
-)
+from cluster.client.caller import Caller, Outcome, Peer, WrongAnswerError, accept, metadata_of, only
 from cluster.client.data_client import TopicPartition
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
@@ -104,8 +96,7 @@ class Client(Caller):
         if topic_id is not None:
             state = messages.DeleteTopicState(name=None, topic_id=uuid.UUID(topic_id))
         request = messages.DeleteTopicsRequest(
-            topics=(state,),
-            timeout=messages.milliseconds(peer.timeout_ms),
+            topics=(state,), timeout=messages.milliseconds(peer.timeout_ms)
         )
 
         def read(response: Any) -> Outcome:
@@ -130,9 +121,7 @@ class Client(Caller):
             name=TopicName(name), count=i32(index + 1), assignments=(assignment,)
         )
         request = messages.CreatePartitionsRequest(
-            topics=(topic,),
-            timeout=messages.milliseconds(peer.timeout_ms),
-            validate_only=False,
+            topics=(topic,), timeout=messages.milliseconds(peer.timeout_ms), validate_only=False
         )
 
         def read(response: Any) -> Outcome:

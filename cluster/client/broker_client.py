@@ -70,9 +70,7 @@ class BrokerClient:
             ),
             features=tuple(
                 messages.BrokerRegistrationFeature(
-                    name=feature.name,
-                    min_supported_version=i16(0),
-                    max_supported_version=LEVEL_MAX,
+                    name=feature.name, min_supported_version=i16(0), max_supported_version=LEVEL_MAX
                 )
                 for feature in SUPPORTED
             ),

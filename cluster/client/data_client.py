@@ -23,14 +23,7 @@ from cluster.client.caller import Caller, Outcome, Peer, WrongAnswerError, accep
 from cluster.client.failures import proves_no_append
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import data_messages as d
-from cluster.node.protocol.messages import (
-    BrokerId,
-    TopicName,
-    i8,
-    i32,
-    i64,
-    milliseconds,
-)
+from cluster.node.protocol.messages import BrokerId, TopicName, i8, i32, i64, milliseconds
 from cluster.values import valueclass
 
 NO_LEADER: Final = -1

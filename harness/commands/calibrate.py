@@ -56,11 +56,7 @@ from results.store.files import write_atomically
     "The first world of each; draws the mechanical changes as well.",
 )
 @number_option(
-    "--budget budget_s",
-    Number(0.1, 86_400),
-    60.0,
-    "S",
-    "Processor seconds for each search.",
+    "--budget budget_s", Number(0.1, 86_400), 60.0, "S", "Processor seconds for each search."
 )
 @number_option(
     "--clean clean_seeds",

@@ -13,12 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from checkers.verdict import Status
-from harness.commands.options import (
-    Group,
-    json_option,
-    runs_option,
-    shown_options,
-)
+from harness.commands.options import Group, json_option, runs_option, shown_options
 from harness.errors import UsageError
 from harness.judge.stored_runs import report_unread
 from harness.terminal.answers import Shown, print_document

@@ -28,11 +28,7 @@ from cluster.node.log.batch.records import (
 )
 from cluster.node.log.data.directory_checkpoints import CLEAN_SHUTDOWN_FILE
 from cluster.node.log.data.partition_folder import parse_folder
-from cluster.node.log.storage.checkpoint import (
-    RECOVERY_POINT_FILE,
-    TopicPartition,
-    decode_offsets,
-)
+from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, TopicPartition, decode_offsets
 from cluster.node.log.storage.epoch_cache import EPOCH_FILE, LeaderEpochCache
 from cluster.node.log.storage.segment import segment_base_offset
 from cluster.node.log.types import METADATA_TOPIC

@@ -67,10 +67,7 @@ from cluster.systems.secured import SecuritySettings
 from cluster.values import valueclass
 from harness.errors import PlanError, WrongAnswerError
 from harness.plan.field_types import Mutant, Nodes, Seed, Version, node_names
-from harness.plan.schedule import (
-    Entry,
-    FaultName,
-)
+from harness.plan.schedule import Entry, FaultName
 from harness.plan.step_verbs import is_fault
 from harness.plan.strands import SILENT, ScriptedOp, Strand, differences, strand_to_json
 from nemeses.base import Parameters

@@ -201,12 +201,7 @@ def _with_alternatives(
 
 
 def _inside(
-    random: Random,
-    outer: Entry,
-    kinds: Sequence[str],
-    nodes: tuple[str, ...],
-    *,
-    is_led: bool,
+    random: Random, outer: Entry, kinds: Sequence[str], nodes: tuple[str, ...], *, is_led: bool
 ) -> list[Entry]:
     """Draw a fault of another kind that begins and ends while the outer one is in force."""
     others = [kind for kind in kinds if kind != outer.fault]

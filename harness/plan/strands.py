@@ -31,14 +31,7 @@ from cluster.schemas import Flag, Place, Schema, Text, where_of
 from cluster.values import valueclass
 from harness.errors import PlanError
 from harness.plan.field_types import Json
-from harness.plan.step_verbs import (
-    TARGETS,
-    VERBS,
-    is_fault,
-    options_of,
-    takes_for,
-    takes_targets,
-)
+from harness.plan.step_verbs import TARGETS, VERBS, is_fault, options_of, takes_for, takes_targets
 from nemeses.base import ParameterError
 from nemeses.links.grudges import ends_of
 from nemeses.registry import FAULTS, check_fault

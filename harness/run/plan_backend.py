@@ -52,12 +52,7 @@ class Place:
 
 @contextlib.contextmanager
 def place_of(
-    plan: Plan,
-    system: System,
-    run_folder: Path,
-    say: Say,
-    *,
-    needs: Collection[Need] | None = None,
+    plan: Plan, system: System, run_folder: Path, say: Say, *, needs: Collection[Need] | None = None
 ) -> Iterator[Place]:
     """Prepare the backend that the plan names; nothing is started yet.
 

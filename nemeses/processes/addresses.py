@@ -80,8 +80,7 @@ class AddressChange(SlowNodeFault):
                     f"{KNOWN_S:g} s: other voters do not reach it"
                 )
                 return Seen(
-                    {"named": False},
-                    violation={"kind": "address-unknown", "explanation": why},
+                    {"named": False}, violation={"kind": "address-unknown", "explanation": why}
                 )
             await asyncio.sleep(POLL_S)
         return Seen(wrong=f"no leader named port {detail['to']} of {node} in {GIVEN_UP_S:g} s")

@@ -33,11 +33,7 @@ class _Bar:
 
 
 def draw_part(
-    number: int,
-    part: PartInfo,
-    steps: Steps,
-    model: Model[Any, Any, Any],
-    scale: Scale,
+    number: int, part: PartInfo, steps: Steps, model: Model[Any, Any, Any], scale: Scale
 ) -> str:
     """Return a section of the page."""
     bars = [

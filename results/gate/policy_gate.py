@@ -29,13 +29,7 @@ from checkers.registry import CheckError, RunInput, run_check
 from checkers.runs import exercised
 from checkers.verdict import EXIT_CODES, CheckResult, Status, worst
 from results.gate.identity import content_of
-from results.gate.refusals import (
-    Derive,
-    is_canary,
-    refusal_of,
-    refuse_other_sizes,
-    specs_of,
-)
+from results.gate.refusals import Derive, is_canary, refusal_of, refuse_other_sizes, specs_of
 from results.gate.signature import Signers, signer_of
 from results.store.digests import read_chain
 from results.store.facts import Facts, facts_of

@@ -65,9 +65,7 @@ class Packed:
 
 
 def pack(
-    operations: Sequence[Operation],
-    events: Sequence[Event],
-    near_ns: tuple[int, int] | None = None,
+    operations: Sequence[Operation], events: Sequence[Event], near_ns: tuple[int, int] | None = None
 ) -> Packed:
     """Pack operations, those nearest to the interval `near_ns` if not all; else the first."""
     columns, ends_ns = columns_of(operations), ended_ns(operations, events)

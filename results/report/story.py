@@ -464,13 +464,6 @@ def _steps(
         if partition is not None:
             role = replicas.get(line.node or "", "")
         steps.append(
-            Step(
-                seconds(line.at_ns, 4),
-                line.node or "",
-                role,
-                line.text,
-                line.source,
-                violated,
-            )
+            Step(seconds(line.at_ns, 4), line.node or "", role, line.text, line.source, violated)
         )
     return tuple(steps)

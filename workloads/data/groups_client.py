@@ -59,12 +59,7 @@ class _Membership:
 class GroupsClient:
     """One process: a producer, and a member of the group."""
 
-    def __init__(
-        self,
-        context: ClientContext,
-        topic: str,
-        topics: Topics,
-    ) -> None:
+    def __init__(self, context: ClientContext, topic: str, topics: Topics) -> None:
         self._context = context
         self._topic = topic
         self._partitions = topics.partitions

@@ -32,11 +32,7 @@ class JavaGroupsClient:
     """See the module."""
 
     def __init__(
-        self,
-        context: ClientContext,
-        own: GroupsClient,
-        topic: str,
-        protocol: str,
+        self, context: ClientContext, own: GroupsClient, topic: str, protocol: str
     ) -> None:
         self._context = context
         self._own = own

@@ -239,8 +239,7 @@ class TransactionsClient:
         """Append one record; raises Stopped where it is not acknowledged."""
         if not self._bumps_epoch and to not in self._added:
             await self._coordinator.ask(
-                lambda peer: self._transactional.add_partition(peer, self._id, producer, to),
-                budget,
+                lambda peer: self._transactional.add_partition(peer, self._id, producer, to), budget
             )
             self._added.add(to)
         sequence = self._sequences.get(to, 0)

@@ -52,12 +52,7 @@ from cluster.backends.docker.engine import EngineErrors, EngineGoneError, in_thr
 from cluster.backends.docker.image import Say, ensure_image
 from cluster.backends.docker.leftovers import remove_run
 from cluster.backends.docker.network import Network, make_network
-from cluster.backends.docker.process import (
-    AgentStream,
-    ExecProcess,
-    inner_pid,
-    wait_executed,
-)
+from cluster.backends.docker.process import AgentStream, ExecProcess, inner_pid, wait_executed
 from cluster.backends.docker.user_image import at_rest, variables
 from cluster.backends.hosts import NODE_OUTPUT, AgentHost, ByAgent, FoldersHere, all_of
 from cluster.backends.machine import clocks

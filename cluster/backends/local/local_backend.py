@@ -25,12 +25,7 @@ from cluster.backends.machine.clocks import library
 from cluster.backends.machine.equip import equip, local_machines
 from cluster.backends.processes.lifecycle import ProcessBackend
 from cluster.backends.processes.probe import PROBE_OUTPUT, probe_place
-from cluster.backends.processes.records import (
-    LocalProcess,
-    RecordedProcess,
-    labels,
-    record_process,
-)
+from cluster.backends.processes.records import LocalProcess, RecordedProcess, labels, record_process
 from cluster.backends.terms import Need
 from cluster.node.ports import Endpoint
 from cluster.systems.base import Listener, Placement, System

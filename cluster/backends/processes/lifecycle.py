@@ -29,12 +29,7 @@ from cluster.backends.base import (
 from cluster.backends.hosts import StartedProcess
 from cluster.backends.localhost import read_here
 from cluster.backends.processes.labelled import end_escaped
-from cluster.backends.processes.records import (
-    RecordedProcess,
-    labels,
-    own_identity,
-    record_process,
-)
+from cluster.backends.processes.records import RecordedProcess, labels, own_identity, record_process
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import TcpNetwork
 from cluster.systems.base import Placement, System

@@ -22,16 +22,7 @@ import cluster
 from cluster.backends.dependencies import with_requirements
 from cluster.backends.machine.clocks import library
 
-_ROOTS = (
-    "aiokafka",
-    "click",
-    "cramjam",
-    "crc32c",
-    "cryptography",
-    "kio",
-    "mfusepy",
-    "scramp",
-)
+_ROOTS = ("aiokafka", "click", "cramjam", "crc32c", "cryptography", "kio", "mfusepy", "scramp")
 """What nodes and the faults beside them import; those that are not installed here are left out."""
 
 

@@ -40,10 +40,7 @@ class PendingChange:
     __slots__ = ("_core", "_finish", "deadline_ms", "epoch", "is_appended")
 
     def __init__(
-        self,
-        core: RaftCore,
-        deadline_ms: float,
-        finish: Callable[[ErrorCode, str | None], None],
+        self, core: RaftCore, deadline_ms: float, finish: Callable[[ErrorCode, str | None], None]
     ) -> None:
         self._core = core
         self._finish: Callable[[ErrorCode, str | None], None] | None = finish

@@ -12,11 +12,7 @@ from dataclasses import replace
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages
 from cluster.node.kraft.core import RaftCore
-from cluster.node.kraft.messages import (
-    AddVoterRequest,
-    RemoveVoterRequest,
-    UpdateVoterRequest,
-)
+from cluster.node.kraft.messages import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
 from cluster.node.kraft.quorum.config import MAX_BATCH_SIZE_BYTES
 from cluster.node.kraft.quorum.leader_state import Leader, ReplicaState
 from cluster.node.kraft.quorum.purgatory import Outcome

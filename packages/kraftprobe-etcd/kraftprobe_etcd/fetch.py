@@ -14,7 +14,7 @@ VERSION = "3.4.23"
 PACKAGES = {
     "etcd-server_3.4.23-4+b4_amd64.deb": (
         "3a9445d4560ad6de1c375756b2a17d97713df44cbd20a658c871fe108af7ef5d"
-    ),
+    )
 }
 """File of the package -> SHA-256."""
 

@@ -35,10 +35,7 @@ def inserted_once(operations: Sequence[Operation], f: str) -> dict[Hashable, Ope
 
 
 def wrong_element(
-    read: Operation,
-    elements: Sequence[Hashable],
-    inserted: Mapping[Hashable, Operation],
-    how: str,
+    read: Operation, elements: Sequence[Hashable], inserted: Mapping[Hashable, Operation], how: str
 ) -> Outcome | None:
     """Return what is wrong with a read by itself; `how`: the word for inserting."""
     seen = set()

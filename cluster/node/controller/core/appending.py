@@ -122,11 +122,7 @@ class Appender:
     """Appends to raft and to the speculative state alike."""
 
     def __init__(
-        self,
-        raft: RaftClient,
-        clock: Clock,
-        queue: EventQueue,
-        speculative: SpeculativeState,
+        self, raft: RaftClient, clock: Clock, queue: EventQueue, speculative: SpeculativeState
     ) -> None:
         self.last_offset = -1
         """Of what this node appended, or had replayed when its claim began."""

@@ -6,12 +6,7 @@ import uuid
 from collections import Counter
 
 from cluster.node.controller.metadata.registrations import ClusterInfo
-from cluster.node.controller.metadata.result import (
-    NO_ERROR,
-    ApiError,
-    ControllerResult,
-    ItemError,
-)
+from cluster.node.controller.metadata.result import NO_ERROR, ApiError, ControllerResult, ItemError
 from cluster.node.controller.metadata.state import MetadataState, TopicImage
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.kinds import RemoveTopicRecord
