@@ -105,14 +105,14 @@ def make_store(plan: Plan, runs: Path, command: str, build: str | None = None) -
 def run_unseen(plan: Plan, runs: Path, command: str) -> RunStore:
     """Run a plan that begins now, and show nothing. Raises what `make_store` and a run do."""
     store = make_store(plan, runs, command)
-    run_cluster(plan, store, Display(Console(quiet=True), store.folder.name, plan.duration_s))
+    run_cluster(plan, store, Display(Console(quiet=True)))
     return store
 
 
 def _announce(plan: Plan, store: RunStore, shown: Shown) -> Display:
     """Make the display of a run, and say what is run on it."""
     console = console_of(shown)
-    display = Display(console, f"{plan.campaign}/{store.folder.name}", plan.duration_s, plan.mutant)
+    display = Display(console)
     display.say(f"run {store.folder} of system {system_shown(store.plan())}")
     if plan.mutant is not None:
         display.say(f"MUTANT {plan.mutant}: the nodes are deliberately faulty")
@@ -209,7 +209,7 @@ class _NoteNoSpace:
 
 async def _show_and_conduct(run: Run, display: Display) -> FinalReads:
     """Conduct the run with the display beside it."""
-    live = LiveFigures(says_why=run.plan.kind.metadata_quorum)
+    live = LiveFigures()
     run.recorder.listen(live.take)
     with display:
         shown = asyncio.ensure_future(display.refresh(live, run.recorder.now_ns))

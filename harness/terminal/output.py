@@ -179,7 +179,7 @@ def wants_colour() -> bool | None:
 
 
 def can_redraw(console: Console) -> bool:
-    """Whether a panel or bar can be drawn over itself there: a real terminal that moves its cursor.
+    """Whether a line or bar can be drawn over itself there: a real terminal that moves its cursor.
 
     `FORCE_COLOR` makes rich take any file for a terminal, and a log is none.
     """

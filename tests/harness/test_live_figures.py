@@ -15,8 +15,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def fed(*events, says_why=True):
-    live = LiveFigures(says_why=says_why)
+def fed(*events):
+    live = LiveFigures()
     for index, (time_s, process, type_, f, value) in enumerate(events):
         live.take(Event(index, int(time_s * S), process, EventType(type_), f, None, value))
     return live
@@ -39,7 +39,7 @@ def test_no_latency_is_shown_where_nothing_is_answered():
     assert "p50 -" in plain_line(figures)
 
 
-def test_leader_faults_phase_and_crashes_are_shown():
+def test_leader_faults_phase_and_ends_are_shown():
     inject = {"phase": "inject", "entry": 0, "targets": ["n2"], "verified": True}
     heal = {"phase": "heal", "entry": 0, "targets": ["n2"], "verified": True}
     before = [
@@ -53,60 +53,10 @@ def test_leader_faults_phase_and_crashes_are_shown():
     assert "faults |" in line
     assert "leader n1 epoch 5 (1 changes)" in line
     assert "faults: kill n2" in line
-    assert "CRASHED: n3" in line
+    assert "ended: n3" in line
     assert "faults: none" in plain_line(
         fed(*before, (5, "nemesis", "ok", "kill", heal)).figures(6 * S)
     )
-
-
-FULL = ["fatal: OSError: [Errno 28] No space left on device"]
-
-
-def filled(*crashes, targets=("n1", "n5"), says_why=True):
-    """A full disk on two nodes, then deaths: (node, its last output)."""
-    detail = {"may_end_node": True}
-    inject = {"phase": "inject", "entry": 0, "targets": [*targets], "detail": detail}
-    events = [(2, "nemesis", "ok", "disk-full", {**inject, "verified": True})]
-    events += [
-        (1 if node == "n5" else 3, "nemesis", "info", "crash", {"node": node, "output_tail": tail})
-        for node, tail in crashes
-    ]
-    figures = fed(*sorted(events, key=lambda event: event[0]), says_why=says_why).figures(4 * S)
-    return figures.ended, figures.crashes, plain_line(figures)
-
-
-def test_a_death_that_a_fault_meant_is_no_crash():
-    """That of n5 is journaled before the fault that is still under way there."""
-    ended, crashes, line = filled(("n1", FULL), ("n5", FULL))
-    assert (ended, crashes) == (("n1", "n5"), ())
-    assert "by a fault: n1, n5" in line
-    assert "CRASHED" not in line
-
-
-def test_a_node_of_a_system_that_does_not_say_why_is_excused_by_its_fault():
-    assert filled(("n1", ["panic: write failed"]), says_why=False)[:2] == (("n1",), ())
-    assert filled(("n2", ["panic: write failed"]), says_why=False)[:2] == ((), ("n2",))
-
-
-def test_a_death_that_no_fault_explains_is_a_crash():
-    assert filled(("n2", FULL))[:2] == ((), ("n2",))
-    assert filled(("n1", ["fatal: AssertionError: epoch went back"]))[:2] == ((), ("n1",))
-    assert filled(("n1", FULL), ("n1", ["fatal: AssertionError"]))[:2] == (("n1",), ("n1",))
-
-
-def test_a_node_that_refused_its_damaged_files_is_ended_by_that_fault_once():
-    seen = {"n1": {"refused": "log: byte 3579, offset 38: CRC is 0x38"}, "n2": {"refused": None}}
-    detail = {"may_end_node": True, "nodes": seen}
-    inject = {"phase": "inject", "entry": 0, "targets": ["n1", "n2"], "detail": detail}
-    refusal = ["n1.properties: log: byte 3579, offset 38: CRC is 0x38"]
-    crashes = [
-        (3, "nemesis", "info", "crash", {"node": node, "output_tail": refusal})
-        for node in ("n1", "n2", "n1")
-    ]
-    events = [(2, "nemesis", "ok", "bit-flip", {**inject, "verified": True}), *crashes]
-    assert fed(*events[:2]).figures(4 * S).crashes == ()
-    figures = fed(*events).figures(4 * S)
-    assert (figures.ended, figures.crashes) == (("n1",), ("n1", "n2"))
 
 
 def test_a_fault_that_is_not_verified_healed_stays_shown():
@@ -119,16 +69,16 @@ def test_a_fault_that_is_not_verified_healed_stays_shown():
 def shown(*, terminal):
     out = Terminal() if terminal else io.StringIO()
     console = Console(file=out, _environ={"TERM": "xterm"}, width=100)
-    with Display(console, "smoke/run [1]", 60, "M15") as display:
+    with Display(console) as display:
         display.show(
             fed((0, "nemesis", "ok", "leader", {"leader": "[red]n2", "epoch": 4})).figures(S)
         )
     return out.getvalue()
 
 
-def test_a_terminal_gets_a_panel_that_names_the_mutant():
+def test_a_terminal_gets_a_line_that_is_taken_away_again():
     text = shown(terminal=True)
-    assert "MUTANT M15" in text
+    assert "\x1b[2K" in text
     assert "[red]n2 epoch 4" in text
 
 
@@ -148,13 +98,13 @@ def test_anything_else_gets_plain_lines():
         (io.StringIO, {"TERM": "xterm-256color", "FORCE_COLOR": "1"}, False),
     ],
 )
-def test_only_a_terminal_that_can_redraw_gets_a_panel(out, environment, live):
+def test_only_a_terminal_that_can_redraw_has_its_line_redrawn(out, environment, live):
     console = Console(file=out(), _environ=environment, width=100)
-    with Display(console, "smoke/run", 60) as display:
+    with Display(console) as display:
         display.show(fed((0, "nemesis", "ok", "phase", {"name": "faults"})).figures(S))
         shown_now = console.file.getvalue()
-    assert ("─" in shown_now) == live
-    assert ("faults | 0 ok/s" in shown_now) == (not live)
+    assert ("\x1b" in shown_now) == live
+    assert "faults | 0 ok/s" in shown_now
 
 
 @pytest.mark.parametrize(
