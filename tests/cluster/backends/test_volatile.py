@@ -128,13 +128,6 @@ def test_a_truncation_is_undone(disk):
     assert disk.files() == {"log": b"0123456789"}
 
 
-def test_a_file_of_an_unsynced_name_vanishes_with_all_it_held(disk):
-    disk.append("new", b"content")
-    disk.sync("new")
-    assert disk.volatile.power_loss().files == 1
-    assert disk.files() == {}
-
-
 def test_a_name_is_durable_with_its_file_where_the_disk_has_one_journal(tmp_path):
     disk = Disk(tmp_path, in_order=True)
     disk.append("other", b"content")
@@ -183,31 +176,6 @@ def test_a_folder_that_was_removed_has_no_names_to_bring_back(disk):
     disk.volatile.note_removal("old")
     assert disk.volatile.power_loss().files == 0
     assert list(disk.graveyard.iterdir()) == []
-
-
-def test_a_rename_over_a_file_is_undone_and_both_contents_come_back(disk):
-    disk.durable("state", b"old")
-    disk.durable("state.tmp", b"new")
-    disk.rename("state.tmp", "state")
-    disk.volatile.power_loss()
-    assert disk.files() == {"state": b"old", "state.tmp": b"new"}
-
-
-def test_a_synced_rename_stays(disk):
-    disk.durable("state", b"old")
-    disk.durable("state.tmp", b"new")
-    disk.rename("state.tmp", "state")
-    disk.sync_folder()
-    disk.volatile.power_loss()
-    assert disk.files() == {"state": b"new"}
-    assert list(disk.graveyard.iterdir()) == []
-
-
-def test_a_removal_is_undone(disk):
-    disk.durable("gone", b"back")
-    disk.remove("gone")
-    disk.volatile.power_loss()
-    assert disk.files() == {"gone": b"back"}
 
 
 def test_a_torn_write_keeps_the_first_half_of_the_last_one(disk):

@@ -1,7 +1,6 @@
 """Every record survives encoding, and every damaged value is refused."""
 
 import dataclasses
-import typing
 
 import pytest
 from hypothesis import given
@@ -153,10 +152,3 @@ def test_an_older_version_refuses_what_it_would_lose():
         encode_record(record, 3)
     with pytest.raises(MetadataRecordError):
         encode_record(dataclasses.replace(record, leader=2**31))
-
-
-def test_annotations_are_complete():
-    for record_type in RECORD_TYPES.values():
-        hints = typing.get_type_hints(record_type, include_extras=True)
-        for field in dataclasses.fields(record_type):
-            assert hasattr(hints[field.name], "__metadata__")

@@ -5,12 +5,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.delete_topics.v5.request import DeleteTopicsRequest as DeleteTopicsV5
-from kio.schema.end_quorum_epoch.v0 import request as end_v0
 from kio.schema.fetch.v12 import request as fetch_v12
 from kio.schema.metadata.v0.request import MetadataRequest as MetadataV0
 from kio.schema.metadata.v9.request import MetadataRequest as MetadataV9
-from kio.schema.vote.v1.request import VoteRequest as VoteV1
-from kio.schema.vote.v2 import request as vote_v2
 
 from cluster.node.log.types import METADATA_TOPIC, METADATA_TOPIC_ID
 from cluster.node.protocol import messages as m
@@ -100,38 +97,6 @@ def test_a_fetch_by_topic_name_is_lifted_to_the_metadata_topic_id():
     lifted = convert(request, highest_request_class(ApiKey.FETCH))
     assert [t.topic_id for t in lifted.topics] == [METADATA_TOPIC_ID, None]
     assert lifted.replica_state.replica_id == 3
-
-
-def test_successors_and_candidates_become_each_other():
-    partition = end_v0.PartitionData(
-        partition_index=0, leader_id=1, leader_epoch=4, preferred_successors=(3, 2)
-    )
-    request = end_v0.EndQuorumEpochRequest(
-        topics=(end_v0.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),)
-    )
-    lifted = convert(request, highest_request_class(ApiKey.END_QUORUM_EPOCH))
-    candidates = lifted.topics[0].partitions[0].preferred_candidates
-    assert [(c.candidate_id, c.candidate_directory_id) for c in candidates] == [
-        (3, None),
-        (2, None),
-    ]
-    assert convert(lifted, type(request)) == request
-
-
-@pytest.mark.parametrize("pre_vote", [False, True])
-def test_a_pre_vote_is_never_lowered_to_a_vote(pre_vote):
-    partition = vote_v2.PartitionData(
-        partition_index=0, replica_epoch=1, replica_id=1, replica_directory_id=None,
-        voter_directory_id=None, last_offset_epoch=0, last_offset=0, pre_vote=pre_vote,
-    )  # fmt: skip
-    request = vote_v2.VoteRequest(
-        topics=(vote_v2.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),)
-    )
-    if pre_vote:
-        with pytest.raises(ConversionError, match="pre_vote"):
-            convert(request, VoteV1)
-    else:
-        assert convert(request, VoteV1).topics[0].partitions[0].replica_epoch == 1
 
 
 def test_a_topic_id_is_never_lowered_away():
