@@ -77,19 +77,22 @@ async def meets_all_that_a_command_started(backend: Any, ask: Callable = ask) ->
     await backend.start("n1")  # its ports are free
 
 
-async def live_die_pause_and_stop(backend: HostedBackend) -> None:
+async def live_die_pause_and_stop(backend: Any, ask: Callable = ask) -> None:
     """Nodes do on these hosts what they do anywhere."""
     for node in backend.nodes:
-        assert await ask(backend, node, b"hi", "CLIENT") == b"hi"
-        assert await ask(backend, node, b"hi") == b"hi"
+        for listener in ("CLIENT", "CONTROLLER"):
+            assert await ask(backend, node, b"hi", listener) == b"hi"
+        assert await backend.state(node) is NodeState.RUNNING
+        assert backend.incarnation(node) == 0
     before = await backend.process("n1")
     assert before is not None
-    assert await backend.hosts["n1"].pid() is not None
-    await backend.kill("n1")
-    assert await backend.state("n1") is NodeState.DEAD
-    assert await backend.hosts["n1"].pid() is None
+    for _ in range(2):
+        await backend.kill("n1")
+        assert await backend.state("n1") is NodeState.DEAD
     await backend.start("n1")
-    assert await backend.process("n1") != before
+    assert await backend.process("n1") not in (None, before)
+    assert backend.incarnation("n1") == 1
+    assert await ask(backend, "n1", b"hi", "CONTROLLER") == b"hi"
     await backend.pause("n2")
     assert await backend.state("n2") is NodeState.PAUSED
     await backend.resume("n2")
@@ -97,9 +100,14 @@ async def live_die_pause_and_stop(backend: HostedBackend) -> None:
     await backend.stop("n1")
     assert await backend.state("n1") is NodeState.DEAD
     assert backend.unexpected_deaths() == ()
-    await ask(backend, "n2", b"exit7")
+    await ask(backend, "n2", b"exit7", "CONTROLLER")
     await eventually(backend.unexpected_deaths)
+    await backend.kill("n2")
+    await backend.start("n2")
     assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
+    await backend.pause("n2")
+    await backend.kill("n2")
+    assert await backend.state("n2") is NodeState.DEAD
 
 
 def cancel_up(backend: Any, begun: Callable[[], Any]) -> None:

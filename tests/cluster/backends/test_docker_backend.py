@@ -75,6 +75,7 @@ async def test_nodes_live_die_pause_and_stop_as_anywhere(backend: HostedBackend)
     done = await backend.hosts["n1"].run(("cat", f"/proc/{inner}/cmdline"))
     assert b"fake_node.py" in done.stdout
     await live_die_pause_and_stop(backend)
+    assert [await host.pid() for host in backend.hosts.values()] == [None, None]
 
 
 @play("with_containers", 1, "wrapped")

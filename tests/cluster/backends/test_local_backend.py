@@ -21,6 +21,7 @@ from hosted_nodes import (
     cancel_up,
     fail_up,
     has_every_ability,
+    live_die_pause_and_stop,
     meets_all_that_a_command_started,
     nodes_of,
 )
@@ -50,14 +51,16 @@ async def ask_listener(backend: LocalBackend, node: str, payload: bytes, listene
     return await ask(backend.endpoint(node, listener), payload)
 
 
+def test_nodes_live_die_pause_and_stop_as_anywhere(with_cluster):
+    with_cluster(partial(live_die_pause_and_stop, ask=ask_listener))
+
+
 @play("with_cluster")
-async def test_every_node_answers_on_both_listeners_once_it_is_up(backend: LocalBackend):
-    assert backend.nodes == ("n1", "n2", "n3")
-    for node in backend.nodes:
-        assert await ask(backend.endpoint(node, "CLIENT"), b"hi") == b"hi"
-        assert await ask(backend.endpoint(node, "CONTROLLER"), b"hi") == b"hi"
-        assert await backend.state(node) is NodeState.RUNNING
-        assert backend.incarnation(node) == 0
+async def test_a_link_to_a_paused_node_works_once_it_is_resumed(backend: LocalBackend):
+    await backend.pause("n2")
+    assert not (await backend.measure_link(("n1", "n2"), 0.1)).works
+    await backend.resume("n2")
+    assert await works(backend, ("n1", "n2"))
 
 
 @play("with_cluster")
@@ -77,47 +80,6 @@ async def test_nodes_reach_each_other_through_their_routes(backend: LocalBackend
 
 
 @play("with_cluster")
-async def test_a_killed_node_is_gone_and_starts_again_as_another_process(backend: LocalBackend):
-    before = await backend.process("n1")
-    assert before is not None
-    await backend.kill("n1")
-    assert await backend.state("n1") is NodeState.DEAD
-    assert all_gone([before.pid])
-    await backend.kill("n1")
-    await backend.start("n1")
-    after = await backend.process("n1")
-    assert after is not None
-    assert after != before
-    assert backend.incarnation("n1") == 1
-    assert await ask(backend.endpoint("n1"), b"hi") == b"hi"
-    assert backend.unexpected_deaths() == ()
-
-
-@play("with_cluster")
-async def test_a_paused_node_is_stopped_by_the_kernel_until_it_is_resumed(backend: LocalBackend):
-    await backend.pause("n2")
-    assert await backend.state("n2") is NodeState.PAUSED
-    assert not (await backend.measure_link(("n1", "n2"), 0.1)).works
-    await backend.resume("n2")
-    assert await backend.state("n2") is NodeState.RUNNING
-    assert await works(backend, ("n1", "n2"))
-
-
-@play("with_cluster")
-async def test_kill_works_on_a_paused_node(backend: LocalBackend):
-    await backend.pause("n2")
-    await backend.kill("n2")
-    assert await backend.state("n2") is NodeState.DEAD
-
-
-@play("with_cluster")
-async def test_stop_ends_a_node_gracefully_and_expects_its_end(backend: LocalBackend):
-    await backend.stop("n3")
-    assert await backend.state("n3") is NodeState.DEAD
-    assert backend.unexpected_deaths() == ()
-
-
-@play("with_cluster")
 async def test_what_cannot_be_is_refused(backend: LocalBackend):
     with pytest.raises(BackendError, match=r"n1 cannot start: .* running"):
         await backend.start("n1")
@@ -127,15 +89,6 @@ async def test_what_cannot_be_is_refused(backend: LocalBackend):
     await backend.kill("n1")
     with pytest.raises(BackendError, match="n1 is dead: no SIGSTOP"):
         await backend.pause("n1")
-
-
-@play("with_cluster")
-async def test_a_node_that_ends_by_itself_is_reported_with_its_last_words(backend: LocalBackend):
-    await ask(backend.endpoint("n2"), b"exit7")
-    await eventually(backend.unexpected_deaths)
-    await backend.kill("n2")
-    await backend.start("n2")
-    assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
 
 
 @play("with_cluster")

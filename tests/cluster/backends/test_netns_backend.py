@@ -72,6 +72,7 @@ def machine_network() -> str:
 @play("with_hosts")
 async def test_nodes_live_die_pause_and_stop_as_anywhere(backend: HostedBackend):
     await live_die_pause_and_stop(backend)
+    assert [await host.pid() is None for host in backend.hosts.values()] == [True, True, False]
 
 
 @play("with_hosts", 1, "wrapped")
