@@ -17,7 +17,7 @@ from nemeses.drive import heal, heal_all, inject
 from nemeses.queries import leading, until
 from nemeses.registry import FAULTS
 from tests.play import play
-from tests.views import bite, mend, refusal
+from tests.views import bite, refusal
 
 QUICK = sorted(set(FAULTS) - {"limit", "bandwidth"})
 
@@ -84,17 +84,6 @@ async def test_everything_is_as_before_when_all_is_healed(view: WorldView, *, se
 
 
 @play(in_world)
-async def test_of_two_partitions_the_links_of_the_other_stay_cut(view: WorldView):
-    first = await inject(view, "partition", {"shape": "links", "links": "n1-n2,n1>n3"})
-    second = await inject(view, "partition", {"shape": "links", "links": "n1>n2,n3>n2"})
-    healed = await mend(view, first)
-    assert healed.detail["left_to_others"] == ["n1->n2"]
-    assert view.backend.links_cut() == set(second.links)
-    await mend(view, second)
-    assert view.backend.links_cut() == frozenset()
-
-
-@play(in_world)
 async def test_a_node_is_stalled_once(view: WorldView):
     first = await inject(view, "disk-stall", {"targets": "node:n1"})
     reason = await refusal(view, "disk-stall", {"targets": "node:n1"})
@@ -115,22 +104,6 @@ async def test_a_stall_that_begins_in_a_loss_of_power_outlasts_it(view: WorldVie
     assert disk.stalled
     assert all(injection.verified for injection in await heal_all(view))
     assert not disk.stalled
-
-
-@play(in_world)
-async def test_a_pause_over_a_stall_and_a_kill_over_a_partition(view: WorldView):
-    before = healthy(view)
-    for fault, parameters in (
-        ("disk-stall", {"targets": "leader"}),
-        ("pause", {"targets": "leader"}),
-        ("partition", {"targets": "node:n1"}),
-        ("kill", {"targets": "node:n1"}),
-        ("partition", {"shape": "halves"}),
-    ):
-        assert (await inject(view, fault, parameters)).applied
-    assert all(injection.verified for injection in await heal_all(view))
-    assert healthy(view) == before
-    assert NodeState.DEAD not in before["states"]
 
 
 @pytest.mark.parametrize("is_applied", [False, True])
