@@ -61,13 +61,6 @@ def test_every_event_reads_back_as_it_was_written(written):
     assert decode_event(encode_event(written)) == written
 
 
-def test_a_journal_reads_back_whole(tmp_path):
-    events, dropped_bytes = read_journal(journal_of(tmp_path / "history.jsonl"))
-    assert [each.index for each in events] == [0, 1, 2]
-    assert events[1].value == {"x": [None, 1.5, "ü\u2028"]}
-    assert dropped_bytes == 0
-
-
 def test_null_fields_are_left_out_of_the_line():
     fields = {"index", "time_ns", "process", "type", "f", "crc"}
     assert fields == json.loads(encode_event(event(0))).keys()
@@ -81,14 +74,6 @@ def test_no_flipped_bit_of_a_line_goes_unnoticed():
             changed[position] ^= 1 << bit
             with pytest.raises(HistoryError):
                 decode_event(bytes(changed))
-
-
-def test_an_event_is_in_the_file_before_append_returns(tmp_path):
-    path = tmp_path / "history.jsonl"
-    with JournalWriter(path) as writer:
-        for index in range(5):
-            writer.append(event(index))
-            assert index + 1 == len(read_journal(path)[0])
 
 
 def test_each_cut_of_the_file_loses_at_most_the_torn_line(tmp_path):
@@ -211,9 +196,3 @@ def test_a_last_line_without_newline_that_is_json_but_no_event_is_refused(tmp_pa
     path.write_bytes(GOOD + b'{"a":1}')
     with pytest.raises(HistoryError, match="line 2: unknown field"):
         read_journal(path)
-
-
-def test_an_empty_journal_is_an_empty_history(tmp_path):
-    path = tmp_path / "history.jsonl"
-    path.write_bytes(b"")
-    assert read_journal(path) == ([], 0)

@@ -113,13 +113,7 @@ def test_a_journal_read_into_columns_is_what_pairing_makes_of_it(kind, tmp_path)
     ("lines", "message"),
     [
         ('{"index":0,"time_ns":1,"process":1,"type":"ok","f":"read"}\n', "without an invocation"),
-        ('{"index":0,"time_ns":1,"process":1,"type":"begin","f":"read"}\n', "type is 'begin'"),
         ('{"index":0,"time_ns":1,"process":1,"type":"invoke","f":"read"}\n{"ind', "cut off"),
-        ('{"index":0,"time_ns":1,"process":1.5,"type":"invoke","f":"read"}\n', "process is 1.5"),
-        (
-            '{"index":0,"time_ns":1,"process":1,"type":"invoke","f":"r","x":1}\n',
-            "unknown field 'x'",
-        ),
         ('{"index":0,"time_ns":1,"process":1,"type":"invoke","f":"w","value":007}\n', "not whole"),
         ('{"index":0,"time_ns":1,"process":1,"type":"invoke","f":"w","value":5x}\n', "not whole"),
         (

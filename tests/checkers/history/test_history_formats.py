@@ -1,7 +1,5 @@
 """Files of three formats are read and written."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,13 +75,6 @@ def test_a_history_survives_the_way_through_edn(tmp_path_factory, value):
     path = tmp_path_factory.mktemp("edn") / "history.edn"
     path.write_text(to_edn(events(value)), encoding="utf-8")
     assert load_history(path) == list(events(value))
-
-
-def test_the_journal_is_read(tmp_path):
-    path = tmp_path / "history.jsonl"
-    line = {"index": 0, "time_ns": 1, "process": 0, "type": "invoke", "f": "read"}
-    path.write_text(json.dumps(line) + "\n")
-    assert load_history(path) == [Event(0, 1, 0, EventType.INVOKE, "read")]
 
 
 def test_a_missing_file_is_reported(tmp_path):
