@@ -86,14 +86,6 @@ def test_a_leader_that_is_no_voter_is_not_counted(offsets, mine):
     assert state.committed_candidate() == held_by_a_majority(offsets)
 
 
-def test_an_offset_at_the_epoch_start_commits_nothing():
-    state = leader(3, start=5)
-    state.update_local(6)
-    assert not fetched(state, 2, 5)
-    assert state.high_watermark is None
-    assert fetched(state, 2, 6)
-
-
 def test_an_observer_commits_nothing():
     state = leader(3)
     state.update_local(7)

@@ -22,7 +22,6 @@ from cluster.node.log.data.data_config import (
     UnexpectedAppendOffsetError,
 )
 from cluster.node.log.data.data_log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
-from cluster.node.log.storage.checkpoint import TopicPartition
 from tests.cluster.node.log.data_helpers import AT, NOW_MS, TOPIC_ID, Folder, batch, contents
 
 
@@ -41,18 +40,6 @@ def resealed(sent: bytes, position: int, value: bytes) -> bytes:
     return with_max_timestamp(
         changed, header.max_timestamp_ms, log_append_time=header.is_log_append_time
     )
-
-
-def test_a_leader_gives_offsets_and_its_epoch_and_changes_nothing_else():
-    log = Folder().open()
-    sent = batch(b"a", b"b", key=b"k")
-    info = log.append_as_leader(sent, 3)
-    assert (info.first_offset, info.last_offset, info.log_append_time_ms) == (0, 1, -1)
-    assert log.append_as_leader(sent, 3).first_offset == 2
-    stored = log.read(2, 1)
-    header = parse_header(stored)
-    assert (header.base_offset, header.partition_leader_epoch) == (2, 3)
-    assert stored[16:] == sent[16:], "all that the CRC covers"
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
@@ -497,22 +484,6 @@ def test_a_deleted_partition_is_out_of_use_and_its_name_free():
     assert log.high_watermark == 0
 
 
-def test_written_is_reported_when_a_kill_keeps_it():
-    folder = Folder()
-    log = folder.open()
-    seen: list[int] = []
-    log.append_as_leader(batch(b"a"), 0)
-    log.when_written(lambda: seen.append(log.written_end_offset))
-    log.append_as_leader(batch(b"b"), 0)
-    log.when_written(lambda: seen.append(log.written_end_offset))
-    assert seen == []
-    folder.run()
-    assert seen[0] >= 1
-    assert seen[-1] == 2
-    folder.kill()
-    assert folder.open().end_offset == 2
-
-
 def test_written_is_reported_when_the_disk_has_come_so_far_and_not_a_turn_later():
     folder = Folder()
     log = folder.open()
@@ -537,16 +508,3 @@ def test_a_lost_partition_folder_is_refused():
     folder.disk.replace(files)
     assert folder.try_open().is_offline
     assert "topic-0" in str(folder.failures[0])
-
-
-def test_other_partitions_are_not_mixed_up():
-    folder = Folder()
-    folder.open().append_as_leader(batch(b"a"), 0)
-    other = TopicPartition("topic-with.dots_and-dashes", 12)
-    folder.logs.create(other, TOPIC_ID).append_as_leader(batch(b"b", b"c"), 0)
-    folder.close()
-    folder.open()
-    assert {str(at): log.end_offset for at, log in folder.logs.logs.items()} == {
-        "topic-0": 1,
-        "topic-with.dots_and-dashes-12": 2,
-    }

@@ -14,26 +14,6 @@ def filled(logs: Logs, count: int = 10, epoch: int = 0):
     return log
 
 
-def test_an_empty_log_begins_at_zero():
-    log = Logs().open()
-    assert (log.start_offset, log.end_offset, log.durable_end_offset) == (0, 0, 0)
-    assert (log.epochs.latest_epoch, log.truncated_bytes) == (None, 0)
-    assert log.read(0, 100) == b""
-
-
-def test_a_read_gives_whole_batches_from_the_one_that_holds_the_offset():
-    logs = Logs()
-    log = logs.open()
-    first, second = batch(0, records=3), batch(3, records=2)
-    log.append(first + second)
-    for offset in (0, 1, 2):
-        assert log.read(offset, 1) == first
-        assert log.read(offset, len(first) + len(second)) == first + second
-        assert log.read(offset, len(first) + len(second) - 1) == first
-    assert log.read(4, 1) == second
-    assert log.read(5, 1) == b""
-
-
 def test_a_read_stops_at_the_end_offset_given():
     log = filled(Logs())
     assert log.read(0, 10_000, end_offset=2) == batch(0) + batch(1)
@@ -80,16 +60,6 @@ def test_a_damaged_batch_is_refused_and_nothing_is_appended():
     assert log.end_offset == 2
 
 
-def test_flush_without_anything_new_still_calls_back_later():
-    logs = Logs()
-    log = logs.open()
-    called: list[bool] = []
-    log.flush(lambda: called.append(True))
-    assert called == []
-    logs.steps.run()
-    assert called == [True]
-
-
 def test_flushes_during_a_sync_share_the_next_one():
     logs = Logs(segment_bytes=1 << 20)
     log = filled(logs, 1)
@@ -104,22 +74,6 @@ def test_flushes_during_a_sync_share_the_next_one():
     logs.steps.run()
     assert order == ["first"] + [f"{offset}@50" for offset in range(2, 50)]
     assert logs.disk.syncs - syncs == 2
-
-
-def test_a_callback_may_append_and_flush_again():
-    logs = Logs()
-    log = filled(logs, 1)
-    done: list[int] = []
-
-    def again() -> None:
-        if log.end_offset < 5:
-            log.append(batch(log.end_offset))
-            log.flush(again)
-        done.append(log.durable_end_offset)
-
-    log.flush(again)
-    logs.steps.run()
-    assert done == [1, 2, 3, 4, 5]
 
 
 def test_a_truncation_within_a_batch_drops_the_whole_batch():

@@ -55,52 +55,11 @@ def test_deletion_removes_the_segments_that_lie_wholly_below():
         log.read(6, 1)
 
 
-def test_deletion_up_to_the_end_leaves_an_empty_segment():
-    logs = Logs(segment_bytes=300)
-    log = filled(logs, EPOCHS)
-    log.delete_before(10)
-    flushed(logs, log)
-    assert (log.start_offset, log.end_offset, segments(logs)) == (10, 10, [10])
-    log = logs.open()
-    assert (log.start_offset, log.end_offset) == (10, 10)
-    log.append(batch(10, 5))
-    flushed(logs, log)
-    assert offsets(logs.open()) == [10]
-
-
 @pytest.mark.parametrize("offset", [-1, 11])
 def test_deletion_outside_of_the_log_is_refused(offset):
     log = filled(Logs(), EPOCHS)
     with pytest.raises(ValueError, match="not in the log"):
         log.delete_before(offset)
-
-
-def test_a_log_starts_anew_above_its_end():
-    logs = Logs(segment_bytes=300)
-    log = filled(logs, EPOCHS)
-    log.truncate_fully_and_start_at(50)
-    assert (log.start_offset, log.end_offset, log.durable_end_offset) == (50, 50, 50)
-    assert log.epochs.latest_epoch is None
-    log.append(batch(50, 9))
-    flushed(logs, log)
-    assert segments(logs) == [50]
-    log = logs.open()
-    assert (log.start_offset, log.end_offset, log.epochs.latest_epoch) == (50, 51, 9)
-
-
-def test_a_flush_under_way_does_not_count_for_the_new_log():
-    logs = Logs()
-    log = filled(logs, EPOCHS)
-    log.append(batch(10, 5))
-    called = []
-    log.flush(lambda: called.append(log.durable_end_offset))
-    log.truncate_fully_and_start_at(5)
-    log.append(batch(5, 6))
-    logs.steps.step()
-    assert log.durable_end_offset <= 6
-    logs.steps.run()
-    assert called
-    assert logs.open().end_offset == 6
 
 
 @KEEPS
