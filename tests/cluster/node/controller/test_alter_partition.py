@@ -165,18 +165,6 @@ def test_the_last_known_leader_is_elected_only_when_alive_and_no_replica_is_elig
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (2, (2,), 1)
 
 
-def test_a_clean_restart_stays_eligible():
-    cluster, topic = elr_cluster()
-    cluster.alter(topic, (1, 2))
-    cluster.alter(topic, (1,))
-    cluster.advance(12_000, 1, 3)
-    cluster.register(2, incarnation=1, previous_broker_epoch=cluster.epochs[2])
-    assert cluster.partition(topic).elr == (2,)
-    cluster.advance(12_000, 1, 3)
-    cluster.register(2, incarnation=2, previous_broker_epoch=-1)
-    assert cluster.partition(topic).elr == ()
-
-
 @pytest.mark.parametrize("value", ["", "0", "-1", "two", "\u00b2", "9" * 5000])
 def test_a_minimum_that_is_no_number_is_the_default(value):
     cluster, topic = elr_cluster()
