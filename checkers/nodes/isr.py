@@ -67,6 +67,7 @@ _ELR = "eligibleLeaderReplicas"
 _LISTS = ("isr", "replicas", _ELR, "lastKnownElr", "addingReplicas")
 _FENCES = ("FenceBrokerRecord", "BrokerRegistrationChangeRecord")
 _GONE = ("RegisterBrokerRecord", "UnregisterBrokerRecord")
+_STATES = (*_FENCES, *_GONE, "UnfenceBrokerRecord")
 _PART: Final = 1_000
 """Records of a batch that may be a part of more (`cluster.node.controller.metadata.result`)."""
 
@@ -149,6 +150,8 @@ class _Replay:
         """See `Decided`."""
         self._joined: list[tuple[Key, int, LogRecord, Value]] = []
         """Brokers that came into an ISR, or to lead, in this batch; how they were registered."""
+        self._registered: dict[str, LogRecord] = {}
+        """The last record about each broker's registration."""
         self._left: frozenset[int] = frozenset()
         """Brokers that this batch, or what it is a part of, registers or unregisters."""
 
@@ -181,6 +184,9 @@ class _Replay:
                 self._decide(record)
             else:
                 self.image.add(record.kind, record.value)
+                if record.kind in _STATES:
+                    broker = record.value.get("brokerId", record.value.get("id"))
+                    self._registered[str(broker)] = record
             if record.kind == _CLEAR_ELR:  # the ISRs are the same, in later partition epochs
                 for key, partition in self.image.keys.items():
                     if key[0] == "partition":
@@ -196,7 +202,9 @@ class _Replay:
                 later = is_last and before.get(state) is False
                 if broker in isr and registration.get(state) is True and not later:
                     does = "elects" if leads else "takes up"
-                    what = f"{does} broker {broker} while it {said}"
+                    last = self._registered.get(str(broker))
+                    since = f" ({last.kind} at offset {last.offset})" if last else ""
+                    what = f"{does} broker {broker} while it {said}{since}"
                     kind = "fenced-leader" if leads else "fenced-into-isr"
                     self._wrong(kind, record, key, after, what)
                     break

@@ -159,6 +159,14 @@ def test_each_wrong_decision_is_found(kind, changes):
     assert result.anomalies[0]["offset"] == len(START) + len(changes) - 1
 
 
+def test_a_fenced_leader_is_found_with_the_record_that_fenced_it():
+    (anomaly,) = judged(*ALONE, change(isr=[3], leader=3)).anomalies
+    at = len(START) + ALONE.index(FENCED)
+    assert (
+        f"elects broker 3 while it is fenced ({FENCED[0]} at offset {at})" in anomaly["explanation"]
+    )
+
+
 LONE = [*(TOPIC, *map(broker, (1, 2, 3))), partition(), change(isr=[1])]
 
 
