@@ -65,16 +65,6 @@ def test_an_element_that_no_read_could_show_was_never_read():
     assert judged(in_a_row(add(1, INFO), all_of()), "set-full")[0] is IDLE
 
 
-def test_of_reads_that_began_at_one_time_neither_is_the_later():
-    history = [op(0, "add", (0, 1), input=1)]
-    both = [op(1, "read", (5, 6), output=[1]), op(2, "read", (5, 6), output=[])]
-    for reads in (both, [replace(both[1], index=1), replace(both[0], index=2)]):
-        status, _, counts = judged([*history, *reads], "set-full")
-        assert (status, counts["lost"], counts["stale"]) == (PASS, 0, 1)
-    later = [*history, both[0], op(2, "read", (7, 8), output=[])]
-    assert judged(later, "set-full")[1] == {"lost"}
-
-
 def test_what_nodes_lack_at_the_end_is_said_by_node():
     history = [op(0, "add", (0, 1), input=1), op(1, "add", (2, 3), input=2)]
     history += [op(2, "add", (8, 9), input=3)]  # after every read

@@ -50,11 +50,6 @@ def test_each_guarantee_is_broken_by_its_own_history(guarantee, steps):
     assert status(history, guarantees=others) is Status.PASS
 
 
-def test_a_stale_read_is_in_order():
-    history = script([("write", 1), ("write", 2)], [("read", 1), ("read", 1), ("read", 2)])
-    assert status(history) is Status.PASS
-
-
 def test_a_session_at_one_node_may_be_behind_another():
     history = script([("write", 1)], [("read", 1), ("read", None)])
     apart = [replace(o, node=f"n{o.index}") for o in history]

@@ -80,11 +80,6 @@ READ = poll(4, BOTH, at=0, epoch=3)
     ("expected", "history", "parts"),
     [
         ("lost-write", [A, B, whole(9, BOTH[:1])], ["'b' of producer 1", "poll-all 9"]),
-        ("lost-write", [A, B, whole(9, BOTH[:1], high_watermark=1)], []),
-        ("lost-write", [A, B, C, whole(9, [BOTH[0], [2, "c"]])], []),
-        ("lost-write", [A, B, whole(8, BOTH, node="n1"), whole(9, BOTH[:1])], []),
-        ("lost-write", [A, send(1, "b", None), whole(9, BOTH[:1])], []),
-        ("lost-write", [send(0, ["a", "b"], 0), whole(9, BOTH[:1])], []),
         (
             "lost-write",
             [A, poll(5, BOTH[:1]), whole(9, [])],
@@ -92,16 +87,10 @@ READ = poll(4, BOTH, at=0, epoch=3)
         ),
         ("lost-committed", [send(0, "a", None, (0, None)), poll(5, BOTH[:1]), whole(9, [])], []),
         (
-            "lost-committed",
-            [send(0, ["a", "b"], None, (0, None)), poll(5, BOTH[:1]), whole(9, BOTH[:1])],
-            [],
-        ),
-        (
             "duplicate",
             [A, whole(9, [[0, "a"], [4, "a"]])],
             ["stands at offset 0, by poll-all 9", "offset 4, by"],
         ),
-        ("duplicate", [send(0, "a", None, (0, None)), whole(9, [[0, "a"], [4, "a"]])], []),
         (
             "inconsistent-offsets",
             [A, send(1, "b", 0, process=3)],
@@ -122,7 +111,6 @@ READ = poll(4, BOTH, at=0, epoch=3)
             [A, whole(9, [[0, "a"], [1, "x"]])],
             ["shows at offset 1 'x', which nobody sent there"],
         ),
-        ("phantom", [A, whole(9, [[0, "a"], [1, None]])], []),
         (
             "aborted-read",
             [A, send(1, "b", None, type=FAIL, error="not_enough_replicas"), whole(9, BOTH)],
@@ -161,7 +149,6 @@ READ = poll(4, BOTH, at=0, epoch=3)
             [A, B, C, poll(5, ALL[2:], at=1), whole(9, ALL)],
             ["poll 5 of consumer 2", "passed over offset 1, where 'b' of producer 1"],
         ),
-        ("poll-skip", [A, B, C, poll(5, ALL[:1], at=0), poll(6, ALL[2:]), whole(9, ALL)], []),
         ("int-poll-skip", [A, B, C, poll(5, ALL[::2], at=0), whole(9, ALL)], []),
         (
             "nonmonotonic-poll",
@@ -178,7 +165,6 @@ READ = poll(4, BOTH, at=0, epoch=3)
             [A, B, poll(5, BOTH[::-1], at=0), whole(9, BOTH)],
             ["shows 'a' at offset 0 behind 'b'"],
         ),
-        ("int-nonmonotonic-poll", [A, B, poll(5, [*BOTH, BOTH[1]], at=0), whole(9, BOTH)], []),
         (
             "truncated",
             [A, B, READ, refused(5, 2, 4), whole(9, BOTH)],

@@ -107,15 +107,6 @@ def test_an_error_is_news_again_once_it_is_over(sessions):
     assert answered(fetching.answer([result(0)])) == []
 
 
-def test_partitions_come_and_go(sessions):
-    session = opened(sessions, 0, 1)
-    fetching = sessions.begin(asked(2, session=session, epoch=1, forgotten=(0,)))
-    assert read(fetching) == [1, 2]
-    assert answered(fetching.answer([result(1), result(2)])) == [2]  # nothing was seen of it yet
-    fetching = sessions.begin(asked(0, session=session, epoch=2))
-    assert answered(fetching.answer([result(1), result(2), result(0)])) == [0]
-
-
 def test_who_got_records_waits_behind_the_others(sessions):
     session = opened(sessions, 0, 1)
     fetching = sessions.begin(asked(session=session, epoch=1))
