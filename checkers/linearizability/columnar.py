@@ -8,10 +8,7 @@ columns. Only what is hard or wrong becomes objects: a key that fails goes throu
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -26,7 +23,7 @@ from porcupine_py.models import KeyValue, Model, Register, model_named, relevant
 from porcupine_py.search import chains
 from porcupine_py.search.certificate import RefusedError
 from porcupine_py.search.clusters import Judged, unique_keys
-from porcupine_py.search.compiled import FOUND, KeySearch
+from porcupine_py.search.compiled import FOUND, search_keys
 from porcupine_py.search.dispatch import raced_outcome
 from porcupine_py.search.encoding import Encoded, encodable, encode
 from porcupine_py.search.outcome import Budget, Cancelled, Outcome, never
@@ -37,11 +34,6 @@ _STEPS_EACH = 8
 """Steps for each operation of a key, before it counts as hard."""
 _STRING_TURNS = 2
 _BATCH_BYTES_MAX = 1 << 26
-_SHARE_MIN = 200_000
-"""Operations for which a thread is worth its start."""
-_SEARCH_MIN = 10_000
-"""The same, where a thread does nothing but search in compiled code."""
-_THREADS_MAX = 16
 
 
 def check_columns(
@@ -89,61 +81,11 @@ def judge_columns(
             linearizable.judge(part.operations(), model, algorithm=algorithm, **limits)
             for part in columns.parts()
         ]
-    threads = min(_processors(), _THREADS_MAX)
-    shares = _shares(columns, threads)
-    if len(shares) == 1:
-        runs = [_prove(columns, model, threads, certificates=certificates)]
-    else:
-        with ThreadPoolExecutor(len(shares)) as pool:
-            runs = list(
-                pool.map(
-                    lambda rows: _prove(columns.take(rows), model, 1, certificates=certificates),
-                    shares,
-                )
-            )
-    return [result for run in runs for result in run.results(limits)]
-
-
-def _shares(columns: Columns, threads: int) -> list[slice | NDArray[np.intp]]:
-    """Return the rows of about as many operations for each processor; no key is split.
-
-    In order of keys. NumPy and the kernels leave the interpreter's lock alone meanwhile. Beside a
-    key with nearly all operations nothing is left for another thread.
-    """
-    sizes = np.bincount(columns.key, minlength=len(columns.keys))
-    rest = len(columns) - int(sizes.max(initial=0))
-    count = min(threads, len(columns) // _SHARE_MIN, len(columns.keys))
-    if count < 2 or rest < _SHARE_MIN:
-        return [slice(None)]
-    bounds = np.concatenate([[0], np.cumsum(sizes)])
-    cuts = _cuts(bounds, count)
-    if np.any(columns.key[1:] < columns.key[:-1]):
-        share = np.searchsorted(cuts[1:-1], columns.key, side="right").astype(np.uint8)
-        return [np.flatnonzero(share == number) for number in range(len(cuts) - 1)]
-    return [slice(low, high) for low, high in pairwise(bounds[cuts].tolist())]
-
-
-def _cuts(bounds: Int64s, count: int) -> list[int]:
-    """Cut keys, which end at `bounds`, into at most `count` runs of about as many operations."""
-    wanted = bounds[-1] * np.arange(1, count) // count
-    cuts: list[int] = np.unique([0, *np.searchsorted(bounds, wanted), len(bounds) - 1]).tolist()
-    return cuts
-
-
-def _processors() -> int:
-    """Count those that this process may use."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _prove(columns: Columns, model: Model, threads: int, *, certificates: bool) -> _Columns:
-    """Prove what is easily proved."""
-    run = _Columns(columns, model, threads, certificates=certificates)
+    run = _Columns(columns, model, certificates=certificates)
     run.unique()
     run.easy()
     run.verify()
-    return run
+    return list(run.results(limits))
 
 
 def _pass_result(
@@ -169,8 +111,7 @@ def _pass_result(
 
 
 class _Columns:
-    def __init__(self, columns: Columns, model: Model, threads: int, *, certificates: bool) -> None:
-        self.threads = threads
+    def __init__(self, columns: Columns, model: Model, *, certificates: bool) -> None:
         self.columns = columns
         self.model = model
         self.certificates = certificates
@@ -220,17 +161,7 @@ class _Columns:
         if kernels is None:
             return
         part = self.encoded.select(np.array(left)) if len(left) < self.keys else self.encoded
-        keys = KeySearch(kernels, part, _STEPS_EACH, _BATCH_BYTES_MAX)
-        order, outcomes, search = keys.order, keys.outcomes, keys.run
-        threads = max(1, min(self.threads, len(left), len(order) // _SEARCH_MIN))
-        cuts = _cuts(part.bounds, threads)
-        if len(cuts) == 2:
-            search(*cuts)
-        else:
-            with ThreadPoolExecutor(len(cuts) - 2) as pool:
-                others = pool.map(search, cuts[1:-1], cuts[2:])
-                search(*cuts[:2])
-                list(others)
+        order, outcomes = search_keys(kernels, part, _STEPS_EACH, _BATCH_BYTES_MAX)
         self.orders.append(part.rows[order[order >= 0]])
         for k, (status, _, explored) in zip(left, outcomes.tolist(), strict=True):
             if status == FOUND:

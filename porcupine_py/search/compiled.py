@@ -8,7 +8,6 @@ from typing import Protocol
 from weakref import finalize
 
 import numpy as np
-from numpy.typing import NDArray
 
 from porcupine_py.columns import Int64s
 from porcupine_py.kernels.library import History, Kernels, Viable, refuse_beyond_32_bits, right
@@ -53,28 +52,24 @@ class _Encoded:
         self.viable = byref(Viable(self._viable.ctypes.data, len(self._viable)))
 
 
-class KeySearch:
-    """The first search of many keys, each for a few steps; for what is easy."""
+def search_keys(
+    kernels: Kernels, encoded: Encoded, steps_each: int, bytes_max: int
+) -> tuple[Int64s, Int64s]:
+    """Search each key first for a few steps for each of its operations, for what is easy (wgl.c).
 
-    def __init__(self, kernels: Kernels, encoded: Encoded, steps_each: int, bytes_max: int) -> None:
-        """`steps_each`: for each operation of a key."""
-        self._kernels = kernels
-        self._encoded = encoded
-        self._pointers = _Encoded(encoded)
-        self._limits = steps_each, bytes_max
-        self.order = np.empty(len(encoded.code), np.int64)
-        """Positions, of each key that is right in its own place; -1 elsewhere."""
-        self.outcomes: NDArray[np.int64] = np.empty((len(encoded.bounds) - 1, 3), np.int64)
-        """Of each key: status, operations placed, configurations entered."""
-
-    def run(self, low: int, high: int) -> None:
-        """Search the keys from `low` up to `high`; see wgl.c."""
-        self._kernels.call(
-            "wgl_run_keys",
-            *(self._pointers.pointer, right(self._encoded.bounds[low : high + 1]), high - low),
-            *(self._pointers.viable, self._encoded.initial, *self._limits),
-            *(self.order, self.outcomes[low:high]),
-        )
+    Returns positions, of each key that is right in its own place, -1 elsewhere; and of each key
+    status, operations placed, configurations entered.
+    """
+    given = _Encoded(encoded)
+    bounds = right(encoded.bounds)
+    order = np.empty(len(encoded.code), np.int64)
+    outcomes: Int64s = np.empty((len(bounds) - 1, 3), np.int64)
+    kernels.call(
+        "wgl_run_keys",
+        *(given.pointer, bounds, len(bounds) - 1, given.viable, encoded.initial),
+        *(steps_each, bytes_max, order, outcomes),
+    )
+    return order, outcomes
 
 
 class _Search:

@@ -1,6 +1,6 @@
 """What judges stored runs: this process, or Spark where that pays; and this process if Spark dies.
 
-A run is judged in columns, whose kernels use all cores by themselves, so that for one run Spark is
+A run is judged in columns, by kernels that take less than reading it, so that for one run Spark is
 never ahead on one machine, whatever its size; it is used where a master is named, and then keys are
 judged side by side (`results.judge.spark_jobs`). Many runs are what pays: each is a task, and what
 takes one core (evidence, reports, the rest of a judgement) is done for as many runs at a time as

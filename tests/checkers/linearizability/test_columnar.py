@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from checkers import check
-from checkers.history import EventType
 from checkers.linearizability import columnar
 from checkers.linearizability.columnar import judge_columns
 from checkers.verdict import Status
@@ -139,46 +138,6 @@ def test_an_order_of_rows_that_are_not_there_is_refused(name, row):
     verify_orders(columns, model, np.array([0]))
     with pytest.raises(RefusedError, match="not in the history"):
         verify_orders(columns, model, np.array([row]))
-
-
-@pytest.mark.parametrize("kind", KINDS[:4])
-@pytest.mark.parametrize("in_order_of_keys", [False, True])
-def test_threads_change_nothing(kind, in_order_of_keys, monkeypatch):
-    monkeypatch.setattr(columnar, "_processors", lambda: 3)
-    model = model_named(kind.removeprefix("unique-"))
-    for seed in range(10):
-        operations = many_keys(seed, kind, keys=12)
-        if in_order_of_keys:  # one key after the other in time, too
-            operations = [
-                replace(
-                    operation,
-                    invoke_ns=operation.invoke_ns + 10**6 * int(operation.key[1:]),
-                    complete_ns=operation.complete_ns
-                    if operation.type is EventType.INFO
-                    else operation.complete_ns + 10**6 * int(operation.key[1:]),
-                )
-                for operation in operations
-            ]
-        columns = from_operations(operations)
-        alone = judge_columns(columns, model)
-        with monkeypatch.context() as patch:
-            patch.setattr(columnar, "_SHARE_MIN", 2)
-            shared = judge_columns(replace(columns, _cache={}), model)
-        with monkeypatch.context() as patch:
-            patch.setattr(columnar, "_SEARCH_MIN", 2)
-            searched = judge_columns(replace(columns, _cache={}), model)
-        assert shared == searched == alone
-
-
-def test_beside_a_key_with_nearly_all_operations_there_is_no_second_thread(monkeypatch):
-    monkeypatch.setattr(columnar, "_SHARE_MIN", 5)
-    operations = many_keys(1, "register", keys=12)
-    even, hot = (
-        from_operations(found)
-        for found in (operations, [replace(o, key=f"{n > 2}") for n, o in enumerate(operations)])
-    )
-    assert len(hot.keys) > 1
-    assert [len(columnar._shares(columns, 2)) for columns in (even, hot)] == [2, 1]
 
 
 def test_orders_that_are_wrong_are_noticed_and_every_key_is_judged_anew(monkeypatch):
