@@ -13,26 +13,22 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from checkers.linearizability import linearizable
 from checkers.verdict import CheckResult, Status
 from porcupine_py.columns import Columns, Int64s
-from porcupine_py.kernels import Kernels, load
-from porcupine_py.models import KeyValue, Model, Register, model_named, relevant
+from porcupine_py.kernels import load
+from porcupine_py.models import KeyValue, Model, Register, model_named
 from porcupine_py.search import chains
 from porcupine_py.search.certificate import RefusedError
 from porcupine_py.search.clusters import Judged, unique_keys
 from porcupine_py.search.compiled import FOUND, search_keys
-from porcupine_py.search.dispatch import raced_outcome
 from porcupine_py.search.encoding import Encoded, encodable, encode
-from porcupine_py.search.outcome import Budget, Cancelled, Outcome, never
-from porcupine_py.search.race import race
+from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.search.replay import verify_orders
 
 _STEPS_EACH = 8
 """Steps for each operation of a key, before it counts as hard."""
-_STRING_TURNS = 2
 _BATCH_BYTES_MAX = 1 << 26
 
 
@@ -157,7 +153,7 @@ class _Columns:
     def easy(self) -> None:
         """Search what is left for a few steps each, in one call."""
         left = [k for k, name in enumerate(self.algorithm) if name is None and k not in self.wrong]
-        kernels = load() if len(left) > 1 else None
+        kernels = load() if left else None
         if kernels is None:
             return
         part = self.encoded.select(np.array(left)) if len(left) < self.keys else self.encoded
@@ -173,7 +169,7 @@ class _Columns:
         order = np.concatenate(self.orders) if self.orders else np.empty(0, np.int64)
         placed = np.bincount(self.columns.key[order], minlength=self.keys).tolist()
         shown = self._orders_by_key(order) if self.certificates else {}
-        _, bounds = self.columns.by_key()
+        rows, bounds = self.columns.by_key()
         keys = zip(self.columns.keys, self.algorithm, pairwise(bounds.tolist()), strict=True)
         for k, (key, name, (low, high)) in enumerate(keys):
             if low == high:
@@ -182,16 +178,9 @@ class _Columns:
                 count, explored = high - low, self.explored[k]
                 yield _pass_result(key, name, count, placed[k], explored, shown.get(k))
                 continue
-            part = self.columns.take(self._rows(k))
-            kernels = load() if refused is None and k not in self.wrong else None
-            result = None if kernels is None else self._search(kernels, k, part, limits)
-            yield result or linearizable.judge(part.operations(), self.model, **limits)
-
-    def _rows(self, k: int) -> slice | NDArray[np.intp]:
-        """Return the rows of a key, which grow."""
-        rows, bounds = self.columns.by_key()
-        cut = slice(int(bounds[k]), int(bounds[k + 1]))
-        return cut if rows is None else rows[cut]
+            cut = slice(low, high)
+            part = self.columns.take(cut if rows is None else rows[cut])
+            yield linearizable.judge(part.operations(), self.model, **limits)
 
     def verify(self) -> None:
         """Have the orders verified."""
@@ -212,37 +201,3 @@ class _Columns:
         parts = np.split(index, starts)[1:]
         found = dict(zip(key[starts].tolist(), parts, strict=True))
         return dict.fromkeys(range(self.keys), index[:0]) | found
-
-    def _search(
-        self, kernels: Kernels, k: int, part: Columns, limits: dict[str, Any]
-    ) -> CheckResult | None:
-        """Race over one hard key; None where it is to be judged as objects.
-
-        Strings are searched for some turns: what their parts are then says more, mostly all.
-        """
-        budget = Budget(
-            limits["time_limit_s"], int(limits["memory_limit_mb"] * (1 << 20)), limits["cancelled"]
-        )
-        encoded = self.encoded.part(k)
-        turns = _STRING_TURNS if isinstance(self.model, KeyValue) else None
-        raced = race(kernels, encoded, [encoded.initial], budget, turns=turns)
-        if raced.status is Status.PASS:
-            assert raced.order is not None
-            rows = encoded.rows[raced.order]
-            mine = self._rows(k)
-            inside = rows - mine.start if isinstance(mine, slice) else np.searchsorted(mine, rows)
-            try:
-                verify_orders(part, self.model, inside)
-            except RefusedError:
-                return None
-            key, shown = self.columns.keys[k], self.columns.index[rows]
-            proof = shown if self.certificates else None
-            count = len(part), len(rows), raced.explored
-            return _pass_result(key, raced.algorithm, *count, proof)
-        if turns is not None:
-            return None
-        operations = part.operations()
-        model = self.model.prepare(operations)
-        kept = relevant(operations, model)
-        outcome: Outcome = raced_outcome(raced, encoded, self.columns.index, kept, model)
-        return linearizable.finish(operations, model, raced.algorithm, outcome, budget)

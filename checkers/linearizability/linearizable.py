@@ -27,7 +27,7 @@ from porcupine_py.search.outcome import (
 from porcupine_py.search.window import shrink
 from porcupine_py.search.wording import possible_states
 
-__all__ = ["ALGORITHMS", "NAME", "check_key", "finish", "judge", "validate"]
+__all__ = ["ALGORITHMS", "NAME", "check_key", "judge", "validate"]
 
 NAME = "linearizable"
 TIME_LIMIT_S = 60.0
@@ -86,23 +86,13 @@ def judge(
         chosen, outcome = dispatch(operations, prepared, algorithm, budget)
     except BudgetExceededError as error:
         chosen, outcome = algorithm or "none", Outcome(Status.UNKNOWN, f"{error} met at the start")
-    return finish(operations, prepared, chosen, outcome, budget)
-
-
-def finish(
-    operations: Sequence[Operation], model: Model, algorithm: str, outcome: Outcome, budget: Budget
-) -> CheckResult:
-    """Make a window small, have the proof verified, and return the result.
-
-    `model` was prepared for `operations`, those of one key.
-    """
-    if outcome.window is not None and algorithm in _SHRUNK:
+    if outcome.window is not None and chosen in _SHRUNK:
         part = budget.part(SHRINK_TIME_S)
         smaller = shrink(
-            operations, model, outcome.window, lambda w: fails(operations, model, w, part)
+            operations, prepared, outcome.window, lambda w: fails(operations, prepared, w, part)
         )
         outcome = replace(outcome, window=smaller)
-    return _result(operations, _verify(operations, model, outcome), algorithm)
+    return _result(operations, _verify(operations, prepared, outcome), chosen)
 
 
 def _verify(operations: Sequence[Operation], model: Model, outcome: Outcome) -> Outcome:

@@ -52,20 +52,13 @@ class Encoded:
     viable: Int64s
     """Strings that can still be seen, prefixes of what was read, as a table of hashes."""
 
-    def part(self, k: int) -> Encoded:
-        """Return one group as a history of its own."""
-        low, high = int(self.bounds[k]), int(self.bounds[k + 1])
-        return self._take(slice(low, high), np.array([0, high - low], np.int64))
-
     def select(self, keys: Int64s) -> Encoded:
         """Return some groups, in their order."""
         sizes = np.diff(self.bounds)
         wanted = np.zeros(len(sizes), np.bool_)
         wanted[keys] = True
         bounds = np.concatenate([[0], np.cumsum(sizes[wanted])]).astype(np.int64)
-        return self._take(np.repeat(wanted, sizes), bounds)
-
-    def _take(self, places: slice | Bools, bounds: Int64s) -> Encoded:
+        places = np.repeat(wanted, sizes)
         names = ("rows", "code", "a", "b", "info", "invoke_ns", "complete_ns")
         arrays = {name: getattr(self, name)[places] for name in names}
         return replace(self, bounds=bounds, **arrays)

@@ -174,5 +174,5 @@ def test_keys_far_apart_in_time_are_refused_together():
     columns = from_operations(operations)
     encoded = encode(columns, model_named("register"))
     assert chains.judge(encoded, len(columns.values)) is None
-    assert chains.judge(encoded.part(0), len(columns.values)).wrong == {}
-    assert np.all(encoded.part(3).rows == [3])
+    assert chains.judge(encoded.select(np.array([0])), len(columns.values)).wrong == {}
+    assert np.all(encoded.select(np.array([3])).rows == [3])
