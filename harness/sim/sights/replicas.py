@@ -43,8 +43,6 @@ _FOLLOWS = "replica-follower"
 
 Process = tuple[str, int]
 """A node and the number of its incarnation."""
-Holding = list[tuple[Replica, int]]
-"""Replicas of a partition, each with its broker's epoch."""
 Changes = dict[PartitionKey, tuple[int, int]]
 """Leader and partition epoch of the partitions whose ISR is to change."""
 
@@ -120,13 +118,11 @@ class ReplicaWatch:
             return
         led = [each for each in process.node.replicas.replicas() if each.partition.leads]
         _, changes = self._asked.get(_id(process), (None, {}))
-        shared = [each for each in led if each.partition.followers]
-        held = self._holdings() if shared else {}
         for replica in led:
             if replica.key in changes:
                 self._look_at_change(process, replica, changes[replica.key])
             if replica.partition.followers:
-                self._look_at(process, replica, held.get(replica.key, []))
+                self._look_at(process, replica, self._holding(replica.key))
             self._look_at_followers(process, replica)
             if not process.node.replicas._is_stopped:
                 self._look_at_lag(process, replica)
@@ -232,7 +228,9 @@ class ReplicaWatch:
             }
             self._watcher.take(process.name, "isr-change", shown)
 
-    def _look_at(self, process: Incarnation, replica: Replica, held: Holding) -> None:
+    def _look_at(
+        self, process: Incarnation, replica: Replica, held: Iterable[tuple[Replica, int]]
+    ) -> None:
         at, partition = (_id(process), replica.key), replica.partition
         mark = partition.high_watermark
         others = {
@@ -278,13 +276,15 @@ class ReplicaWatch:
             for follower in partition.followers.values()
             if follower.end_offset != UNKNOWN
         }
-        # What waited, in its session, until the leader knew the epoch that it names, is heard, too.
-        heard = self._heard.get(at, set()) | {
-            number
-            for number in counted
-            if (row := self._named.get((_id(process), number), {}).get(replica.key)) is not None
-            and _agrees(replica, row)
-        }
+        heard = self._heard.get(at, set())
+        if not counted <= heard:
+            # What waited, in its session, until the leader knew the epoch that it names, is heard.
+            heard = heard | {
+                number
+                for number in counted
+                if (row := self._named.get((_id(process), number), {}).get(replica.key)) is not None
+                and _agrees(replica, row)
+            }
         has_epoch = _knows_epoch(replica, partition.leader_epoch)
         if counted <= heard and has_epoch:
             return
@@ -301,7 +301,7 @@ class ReplicaWatch:
         """Show members of the ISR that lag at this look, and for how long they did at the last."""
         partition, now_ms = replica.partition, process.monotonic_ms()
         at = _id(process), replica.key, partition.leader_epoch
-        if partition.change_in_flight or not process.keeps_time:
+        if partition.change_in_flight or not (process.keeps_time and partition.followers):
             self._behind.pop(at, None)
             return
         before = self._behind.get(at, {})
@@ -334,15 +334,13 @@ class ReplicaWatch:
             if host.process is not None and host.process.alive and host.process.node is not None:
                 yield host.process.node
 
-    def _holdings(self) -> dict[PartitionKey, Holding]:
-        """Return what brokers that run hold of each partition."""
-        held: dict[PartitionKey, Holding] = {}
+    def _holding(self, key: PartitionKey) -> Iterator[tuple[Replica, int]]:
+        """Yield what brokers that run hold of a partition, with their epochs."""
         for node in self._running():
             if node.replicas is not None and node.lifecycle is not None:
-                epoch = node.lifecycle.broker_epoch
-                for replica in node.replicas.replicas():
-                    held.setdefault(replica.key, []).append((replica, epoch))
-        return held
+                replica = node.replicas._replicas.get(key)
+                if replica is not None:
+                    yield replica, node.lifecycle.broker_epoch
 
     def _newest(self, key: PartitionKey) -> tuple[MetadataState, PartitionRegistration] | None:
         """Return the newest committed metadata of a partition that any node has."""
@@ -387,10 +385,12 @@ def _agrees(replica: Replica, row: FetchPartition) -> bool:
 
 def _knows_epoch(replica: Replica, leader_epoch: int) -> bool:
     """Whether a leader's log knows the leader's epoch, from where its leader has it begin."""
-    begins = {entry.epoch: entry.start_offset for entry in replica.log.epochs.entries}
     end = replica.log.end_offset_for_epoch(leader_epoch)
     if end is None or end.epoch != leader_epoch:
         return False
-    return begins[leader_epoch] == max(
-        replica.partition.epoch_start_offset, replica.log.start_offset
+    begins = (
+        entry.start_offset
+        for entry in reversed(replica.log.epochs.entries)
+        if entry.epoch == leader_epoch
     )
+    return next(begins) == max(replica.partition.epoch_start_offset, replica.log.start_offset)

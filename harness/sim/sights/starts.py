@@ -94,6 +94,7 @@ class StartWatch:
     def _look_at_metadata(self, host: SimNode, core: RaftCore) -> None:
         if not core.log.is_durable or core.is_installing_snapshot or _is_cut_to_start(core.log):
             return
+        opened: tuple[Any, ReplicatedLog] | None = None
         for is_loss, after in ((False, "a kill"), (True, "a power loss")):
             # What was cut off since the last sync may come back, and is cut off again.
             until = core.log.end_offset if is_loss else MAX_OFFSET
@@ -102,9 +103,12 @@ class StartWatch:
             try:
                 has = _of_metadata(core.log, until)
                 disk = _Copy(host.disk, is_loss=is_loss)
-                if not self._is_new((host.name, after), (core, has, disk.files())):
+                left = disk.files(), [*disk._folders]
+                if not self._is_new((host.name, after), (core, has, left)):
                     continue
-                finds = _of_metadata(_open_metadata(disk, core), until)
+                if opened is None or opened[0] != left:  # most often both leave the same
+                    opened = left, _open_metadata(disk, core)
+                finds = _of_metadata(opened[1], until)
             except Exception as error:  # noqa: BLE001  (whatever it is, a start would raise it)
                 finds = f"{type(error).__name__}: {error}"
             self._show(host.name, METADATA_TOPIC, has, finds, after)

@@ -47,7 +47,7 @@ def create_topics(
     results: list[messages.CreatableTopicResult] = []
     records: list[MetadataRecord] = []
     similar_in_request: dict[str, str] = {}
-    defaults = default_topic_configs(state, cluster)
+    defaults: Mapping[str, messages.CreatableTopicConfigs] = {}
     for name, topic in {topic.name: topic for topic in request.topics}.items():
         try:
             check_named_once(counts, name)
@@ -62,6 +62,7 @@ def create_topics(
         records += _records(name, topic_id, placements, configs, state)
         check_count(len(records))
         created_id = None if request.validate_only else topic_id
+        defaults = defaults or default_topic_configs(state, cluster)
         shown = effective_topic_configs(configs, defaults)
         results.append(_creation(name, created_id, placements, shown))
     return ControllerResult(
