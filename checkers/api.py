@@ -28,7 +28,6 @@ from porcupine_py.columns import Columns
 from porcupine_py.models import Model, model_named
 from porcupine_py.search.encoding import encodable
 from porcupine_py.search.outcome import Cancelled, never
-from porcupine_py.search.rules import RULES
 
 History = str | Path | Columns | Iterable[Event | Operation]
 """A history file, columns, the events of one, or operations."""
@@ -74,7 +73,7 @@ def check(
         "memory_limit_mb": memory_limit_mb,
         "cancelled": cancelled,
     }
-    columnar = encodable(chosen) or type(chosen) in RULES
+    columnar = encodable(chosen)
     notes: Sequence[str] = ()
     if isinstance(history, str | Path):
         reading = Reading(independent, refusals, nil_reads)
