@@ -54,7 +54,6 @@ class Broker(Model):
     name = "broker"
 
     def init(self) -> State:
-        """Return the state of a broker that never registered."""
         return _Registration()
 
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:

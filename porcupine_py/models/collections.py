@@ -48,7 +48,6 @@ class GrowingSet(_Collection):
     into = "add"
 
     def init(self) -> State:
-        """Return the empty set."""
         return frozenset()
 
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:
@@ -95,7 +94,6 @@ class ListAppend(_Collection):
     into = "append"
 
     def init(self) -> State:
-        """Return the empty list."""
         return ()
 
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:
@@ -166,7 +164,6 @@ class Log(Model):
         return Log(left)
 
     def init(self) -> State:
-        """Return the empty log."""
         return ()
 
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:
@@ -273,7 +270,6 @@ class AmbiguousLog(NondeterministicModel, Log):
     _may_be_unseen = True
 
     def init_states(self) -> Iterable[State]:
-        """Return the empty log."""
         return [()]
 
     def steps(self, state: State, operation: Operation) -> Iterable[State]:
@@ -286,7 +282,6 @@ class AmbiguousLog(NondeterministicModel, Log):
         return [(*state, (offset, record)) for offset in self.places(state, operation)]
 
     def replay(self, operations: Iterable[Operation]) -> Operation | None:
-        """Say what `step` says."""
         return Model.replay(self, operations)
 
 

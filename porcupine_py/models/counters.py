@@ -26,7 +26,6 @@ class Counter(Model):
     name = "counter"
 
     def init(self) -> State:
-        """Return zero."""
         return 0
 
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:
@@ -72,7 +71,6 @@ class UniqueIds(Model):
     name = "unique-ids"
 
     def init(self) -> State:
-        """Return the empty set of identifiers given out."""
         return frozenset()
 
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:
@@ -113,7 +111,6 @@ class ProducerIds(Model):
     name = "producer-ids"
 
     def init(self) -> State:
-        """Return the first id that is free."""
         return 0
 
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:

@@ -32,7 +32,6 @@ class Queue(Model):
     out_of: ClassVar[str] = "dequeue"
 
     def init(self) -> State:
-        """Return the empty queue."""
         return ()
 
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:
@@ -109,7 +108,6 @@ class UnorderedQueue(NondeterministicModel, Queue):
     name = "unordered-queue"
 
     def init_states(self) -> Iterable[State]:
-        """Return the empty multiset."""
         return [frozenset()]
 
     def steps(self, state: State, operation: Operation) -> Iterable[State]:
@@ -128,7 +126,6 @@ class UnorderedQueue(NondeterministicModel, Queue):
         return [] if held else [state]
 
     def replay(self, operations: Iterable[Operation]) -> Operation | None:
-        """Say what `step` says."""
         return Model.replay(self, operations)
 
     def describe_state(self, state: State) -> str:
@@ -138,7 +135,6 @@ class UnorderedQueue(NondeterministicModel, Queue):
         return " or ".join(sorted("{" + ", ".join(values) + "}" for values in possible))
 
     def always_legal(self, operation: Operation) -> bool:
-        """An insertion."""
         return operation.f == self.into
 
 
@@ -153,7 +149,6 @@ class Mutex(Model):
     name = "mutex"
 
     def init(self) -> State:
-        """Return whether it is held: no."""
         return False
 
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:
@@ -172,5 +167,4 @@ class Mutex(Model):
         return [False, True]
 
     def describe_state(self, state: State) -> str:
-        """Say whether it is held."""
         return "the lock held" if state else "the lock free"

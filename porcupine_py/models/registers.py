@@ -28,7 +28,6 @@ class Register(Model):
         self.initial = freeze(initial)
 
     def init(self) -> State:
-        """Return the initial value."""
         return self.initial
 
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:
@@ -40,11 +39,9 @@ class Register(Model):
         raise unknown_function(self, operation)
 
     def always_legal(self, operation: Operation) -> bool:
-        """A write."""
         return operation.f == "write"
 
     def forgets(self, operation: Operation) -> bool:
-        """A write."""
         return operation.f == "write"
 
     def group(self, operation: Operation) -> Hashable | None:
@@ -57,7 +54,6 @@ class Register(Model):
         return ("value", freeze(value))
 
     def describe_state(self, state: State) -> str:
-        """Show the value."""
         return show(state)
 
     def reachable(self, operations: Sequence[Operation]) -> list[State]:

@@ -27,7 +27,6 @@ class KeyValue(Model):
         self.initial = initial
 
     def init(self) -> State:
-        """Return the initial string."""
         return self.initial
 
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:
@@ -95,11 +94,9 @@ class KeyValue(Model):
         return [*sorted(states), _unseen(got)]
 
     def always_legal(self, operation: Operation) -> bool:
-        """Everything but a get."""
         return operation.f != "get"
 
     def forgets(self, operation: Operation) -> bool:
-        """A put."""
         return operation.f == "put"
 
     def indistinct(self, operations: Sequence[Operation]) -> Callable[[State], State]:

@@ -60,7 +60,6 @@ class Topics(Model):
         return Topics(owners)
 
     def init(self) -> State:
-        """Return a free name."""
         return _State()
 
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:
