@@ -28,6 +28,7 @@ from porcupine_py.columns import Columns
 from porcupine_py.models import Model, model_named
 from porcupine_py.search.encoding import encodable
 from porcupine_py.search.outcome import Cancelled, never
+from porcupine_py.search.rules import RULES
 
 History = str | Path | Columns | Iterable[Event | Operation]
 """A history file, columns, the events of one, or operations."""
@@ -73,7 +74,7 @@ def check(
         "memory_limit_mb": memory_limit_mb,
         "cancelled": cancelled,
     }
-    columnar = encodable(chosen)
+    columnar = encodable(chosen) or type(chosen) in RULES
     notes: Sequence[str] = ()
     if isinstance(history, str | Path):
         reading = Reading(independent, refusals, nil_reads)

@@ -44,11 +44,8 @@ POWERS = (4, 5, 6, 7)
 GROWTH: dict[str, tuple[Shape | Typed, ...]] = {
     "register": tuple(Shape("r", 100, 10**power, U) for power in POWERS),
     "cas-register": tuple(Shape("c", 100, 10**power, U) for power in POWERS),
-} | {
-    model: tuple(Typed(model, 10**power) for power in POWERS if model == "log" or power < 7)
-    for model in FUNCTIONS
-}
-"""For the exponents; but for logs, all other types are judged as objects."""
+} | {model: tuple(Typed(model, 10**power) for power in POWERS) for model in FUNCTIONS}
+"""For the exponents."""
 
 
 def spread() -> list[Shape]:

@@ -52,6 +52,18 @@ class Viable(Structure):
     _fields_ = (("table", c_void_p), ("slots", c_int64))
 
 
+class _Spans(Structure):
+    """struct spans (orders.c)."""
+
+    _fields_ = tuple((name, c_void_p) for name in ("from", "by", "by_from", "by_by"))
+
+
+class _Timed(Structure):
+    """struct timed (orders.c)."""
+
+    _fields_ = (("ns", c_void_p), ("segment", c_void_p), ("count", c_int64))
+
+
 _COLUMNS = {
     "key": np.int32,
     "type": np.int8,
@@ -104,6 +116,9 @@ _FUNCTIONS: dict[str, tuple[type[Any] | None, tuple[Any, ...]]] = {
     "frontier_run": (c_int32, (c_void_p, c_int64, c_int64, c_int64)),
     "frontier_report": (None, (c_void_p, _int64s)),
     "frontier_order": (c_int64, (c_void_p, _int64s)),
+    "fifo": (c_int64, (POINTER(_Spans), POINTER(_Spans), c_int64, _int64s)),
+    "merged": (None, (POINTER(_Timed), _bools, POINTER(_Timed), _int64s, _int64s)),
+    "places": (c_int64, (_int64s, c_int64, _int64s, _int64s, c_int64, _int64s)),
     "replay": (c_int32, (POINTER(_Columns), _int64s, c_int64, _bools, POINTER(c_int64))),
 }
 
@@ -132,6 +147,21 @@ def _is_cut_short(data: bytes) -> bool:
         return False  # what is no such file, or not even its header, is refused in good order
     (table,), (size, count) = unpack_from("=Q", data, 40), unpack_from("=HH", data, 58)
     return len(data) < int(table) + int(size) * int(count)
+
+
+def _room(count: int) -> int:
+    """Refuse what there is no memory for: the library counts below 0 then."""
+    if count < 0:
+        raise MemoryError
+    return count
+
+
+class _Held:
+    """A structure of pointers, and the arrays that they lead to."""
+
+    def __init__(self, kind: type[Structure], arrays: Sequence[NDArray[Any]], *rest: int) -> None:
+        self.arrays = arrays
+        self.pointer = byref(kind(*(array.ctypes.data for array in arrays), *rest))
 
 
 class Kernels:
@@ -184,6 +214,43 @@ class Kernels:
         viable = Viable(table.ctypes.data, len(table))
         self.call("look_up", byref(viable), right(hashes), len(hashes), found)
         return found
+
+    def fifo(self, times: Sequence[Int64s], orders: Sequence[Int64s]) -> Int64s:
+        """Sort values so that none precedes one that it must follow; shorter where none can be.
+
+        `times`: when each went in at the earliest and the latest, and came out; `orders` of these.
+        """
+        spans = [
+            _Held(_Spans, [right(x) for x in (*times[at : at + 2], *orders[at : at + 2])])
+            for at in (0, 2)
+        ]
+        count = len(times[0])
+        order = np.empty(count, np.int64)
+        placed = self.call("fifo", spans[0].pointer, spans[1].pointer, count, order)
+        return order[: _room(placed)]
+
+    def merge(
+        self, into: tuple[Int64s, Int64s], empty: Bools, out: tuple[Int64s, Int64s]
+    ) -> tuple[Int64s, Int64s]:
+        """Return where what goes in (or found nothing), and what comes out, stand in one sequence.
+
+        Both are sorted by (time, segment).
+        """
+        sides = [_Held(_Timed, [right(x) for x in side], len(side[0])) for side in (into, out)]
+        at_into, at_out = (np.empty(len(side[0]), np.int64) for side in (into, out))
+        pointers = sides[0].pointer, right(empty, np.bool_), sides[1].pointer
+        self.call("merged", *pointers, at_into, at_out)
+        return at_into, at_out
+
+    def places(self, due: Int64s, released: Int64s, wanted: Int64s) -> Int64s | None:
+        """Return the additions that have a place before reads, in order; None: there is no way.
+
+        See orders.c.
+        """
+        order = np.empty(len(due), np.int64)
+        reads = right(released), right(wanted)
+        placed = self.call("places", right(due), len(due), *reads, len(wanted), order)
+        return None if placed == -1 else order[: _room(placed)]
 
     def replay(
         self,

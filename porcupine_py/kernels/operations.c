@@ -2,8 +2,35 @@
 
 #include <string.h>
 
-/* Sort operations by completion, by Shell's sort. */
-static int32_t by_completion(const struct history *h, int32_t *returns)
+/* Sort operations by completion, stably. Returns false where they are too far from order. */
+static bool insertion_sorted(const struct history *h, int32_t *returns, int32_t *found)
+{
+    const int64_t *complete = h->complete_ns;
+    const int64_t most = 300 * (int64_t)h->count + 1000;
+    int64_t moves = 0;
+    int32_t count = 0;
+    for (int32_t i = 0; i < h->count; i++) {
+        if (h->info[i]) {
+            continue;
+        }
+        int32_t j = count;
+        while (j > 0 && complete[returns[j - 1]] > complete[i]) {
+            returns[j] = returns[j - 1];
+            j--;
+        }
+        returns[j] = i;
+        moves += count - j;
+        count++;
+        if (moves > most) {
+            return false;
+        }
+    }
+    *found = count;
+    return true;
+}
+
+/* The same by Shell's sort, which does not mind how far they are from order. */
+static int32_t shell_sorted(const struct history *h, int32_t *returns)
 {
     const int64_t *complete = h->complete_ns;
     int32_t count = 0;
@@ -30,7 +57,10 @@ static int32_t by_completion(const struct history *h, int32_t *returns)
 int32_t lay_out(const struct history *h, int32_t *returns, int32_t *entries, int32_t *call,
                 int32_t *ret)
 {
-    int32_t n = h->count, count = by_completion(h, returns);
+    int32_t n = h->count, count = 0;
+    if (!insertion_sorted(h, returns, &count)) {
+        count = shell_sorted(h, returns);
+    }
     for (int32_t i = 0; i < n; i++) {
         ret[i] = NEVER;
     }

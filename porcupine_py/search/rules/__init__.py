@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from porcupine_py.columns import Columns, Int64s
 from porcupine_py.models import (
     Counter,
     GrowingSet,
@@ -23,7 +24,7 @@ from porcupine_py.models import (
 )
 from porcupine_py.operations import Operation
 from porcupine_py.search.outcome import Outcome
-from porcupine_py.search.rules import collections, counter, ids, log, offsets, queue
+from porcupine_py.search.rules import arrays, collections, counter, ids, log, offsets, queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +33,18 @@ class Rule:
 
     name: str
     judge: Callable[[Sequence[Operation], Model], Outcome | None]
+    arrange: Callable[[Columns], Int64s | None] | None = None
+    """Finds rows of one key in an order (`rules.arrays`)."""
 
 
 RULES: dict[type[Model], Rule] = {
-    ListAppend: Rule("prefixes", collections.judge_list),
-    GrowingSet: Rule("inclusion", collections.judge_set),
-    Counter: Rule("counting", counter.judge),
-    UniqueIds: Rule("uniqueness", ids.judge_unique),
+    ListAppend: Rule("prefixes", collections.judge_list, arrays.arrange_list),
+    GrowingSet: Rule("inclusion", collections.judge_set, arrays.arrange_set),
+    Counter: Rule("counting", counter.judge, arrays.arrange_counter),
+    UniqueIds: Rule("uniqueness", ids.judge_unique, arrays.arrange_ids),
     ProducerIds: Rule("blocks", ids.judge_blocks),
-    Queue: Rule("fifo", queue.judge),
-    Log: Rule("log-order", log.judge),
+    Queue: Rule("fifo", queue.judge, arrays.arrange_queue),
+    Log: Rule("log-order", log.judge, arrays.arrange_log),
 }
 """A subclass may mean anything, so it has none of these."""
 

@@ -184,7 +184,7 @@ import pytest
 from porcupine_py import kernels
 kernels.LIBRARY = Path(sys.argv[1])
 assert kernels.load() is not None
-tests = ("test_searches.py", "test_columnar.py", "test_limits.py")
+tests = ("test_searches.py", "test_arrays.py", "test_columnar.py", "test_limits.py")
 # Faults of the Python beside it are no business of the library's.
 others = "not fault_of_the_verifiers"
 sys.exit(pytest.main(["-x", "-m", sys.argv[2], "-k", others, *(f"tests/checkers/linearizability/{name}" for name in tests)]))
