@@ -26,7 +26,7 @@ from cluster.node.config_values import BROKER_ROLE, CONTROLLER_ROLE
 from cluster.node.controller.apis.controller_apis import ControllerApis
 from cluster.node.controller.brokers.cluster_control import ControllerRegistrationManager
 from cluster.node.controller.core.controller import QuorumController
-from cluster.node.controller.core.feature_control import features_of
+from cluster.node.controller.core.feature_control import bootstrap_metadata, features_of
 from cluster.node.controller.core.pending import ControllerSettings
 from cluster.node.controller.metadata.image import LocalReplicaChanges, MetadataDelta, MetadataImage
 from cluster.node.controller.metadata.image_writer import read_bootstrap
@@ -165,7 +165,8 @@ class Node:
                 max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
                 broker_session_timeout_ms=config.broker_session_timeout_ms,
                 min_insync_replicas=config.min_insync_replicas,
-                bootstrap=read_bootstrap(seams.disk),
+                bootstrap=read_bootstrap(seams.disk)
+                or bootstrap_metadata(config.kraftprobe_metadata_version),
             ),
             on_leader_change=self.forwarding.leader_changed,
         )

@@ -29,6 +29,10 @@ from cluster.node.config_values import (
 )
 from cluster.node.controller.configs.definitions import BROKER, DOCUMENTED
 from cluster.node.controller.configs.values import InvalidValueError
+from cluster.node.controller.metadata.feature_levels import (
+    METADATA_VERSION_LEVEL,
+    METADATA_VERSION_MIN,
+)
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.frames import DEFAULT_MAX_FRAME_BYTES
 from cluster.node.security import settings as security_settings
@@ -108,6 +112,12 @@ class NodeConfig:
     """Whether brokers and controllers register themselves; else brokers are the configured ones."""
     kraftprobe_forwarding_hold: Annotated[bool, kinds.boolean, True]
     """Whether clients' requests wait for an active controller (`cluster.node.forwarding`)."""
+    kraftprobe_metadata_version: Annotated[
+        int,
+        kinds.whole(METADATA_VERSION_MIN, METADATA_VERSION_LEVEL),
+        METADATA_VERSION_LEVEL,
+    ]
+    """The level that a cluster begins at whose folders were formatted without one."""
     kraftprobe_routes: Annotated[Mapping[int, tuple[str, int]], kinds.routes, {}]
     """Where to dial a peer, by its id, instead of at its own address."""
     kraftprobe_broker_routes: Annotated[Mapping[int, tuple[str, int]], kinds.routes, {}]

@@ -12,6 +12,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from cluster.names import unknown
+from cluster.node.controller.metadata.feature_levels import (
+    METADATA_VERSION_LEVEL,
+    METADATA_VERSION_MIN,
+)
 from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.ports import Endpoint
 from cluster.node.security.tls import PLAINTEXT
@@ -27,9 +31,11 @@ FORWARDING_HOLD = "kraftprobe.forwarding.hold"
 LOG_DIRS = "kraftprobe.log.dirs"
 """How many log directories a node's broker has: the first is that of the metadata."""
 LOG_DIRS_MAX = 4
+METADATA_VERSION = "kraftprobe.metadata.version"
+"""The metadata.version that the cluster begins at: 25 to 30, those of Kafka 4.0 to 4.3."""
 SWITCHES = (REGISTRATION, FORWARDING_HOLD)
 """Settings that are 1 or 0 in a plan, true or false in the node's file, and nothing to Kafka."""
-OURS = (*SWITCHES, LOG_DIRS)
+OURS = (*SWITCHES, LOG_DIRS, METADATA_VERSION)
 """Settings of which Kafka knows nothing."""
 _PYTHON = "python3"
 """On the PATH of an image."""
@@ -70,6 +76,7 @@ NODE_SETTINGS: Mapping[str, int] = {
     "initial.broker.registration.timeout.ms": 2**31 - 1,  # Kafka: 60000; a fault may last longer
     REGISTRATION: 1,  # 0: brokers are the configured ones, all of them alive
     LOG_DIRS: 1,
+    METADATA_VERSION: METADATA_VERSION_LEVEL,
     FORWARDING_HOLD: 1,  # 0: a broker passes on at once what a controller answers, or that none is
 }
 """What a campaign's nodes are configured with unless the plan says otherwise.
@@ -190,6 +197,9 @@ def _check_settings(node_settings: Mapping[str, Any]) -> Mapping[str, int]:
     checked: Mapping[str, int] = _SETTINGS.read(dict(node_settings), place=("node_settings",))
     if not 1 <= checked.get(LOG_DIRS, 1) <= LOG_DIRS_MAX:
         raise SettingError(f"node_settings.{LOG_DIRS} must be 1 to {LOG_DIRS_MAX}")
+    lowest, highest = METADATA_VERSION_MIN, METADATA_VERSION_LEVEL
+    if not lowest <= checked.get(METADATA_VERSION, highest) <= highest:
+        raise SettingError(f"node_settings.{METADATA_VERSION} must be {lowest} to {highest}")
     return checked
 
 

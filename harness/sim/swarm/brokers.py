@@ -18,7 +18,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
-from cluster.systems.kraft import REGISTRATION
+from cluster.systems.kraft import METADATA_VERSION, REGISTRATION
 from harness.plan.plan import Plan
 from harness.plan.strands import Strand
 from harness.sim.swarm.steps import Draw, do, strand, stream
@@ -96,6 +96,9 @@ _PRODUCERS: Final = 1_010
 """More than a block (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
 _WRONG_SHARE: Final = 0.2
 _WRONG_AT_ONCE: Final = 5
+_RELEASE_SHARE: Final = 0.15
+_RELEASES: Final = (26, 27, 28)
+"""Levels of 4.1 and 4.2: from all of them a way up to 4.3, and one down to 4.0, is left."""
 _FEATURES: Final = ("group.version", "share.version", "streams.version")
 _SIZES: Final = (
     *(("num.io.threads", size) for size in (3, 4, 16, 17)),
@@ -109,6 +112,7 @@ def with_administration(plan: Plan, unit_ms: float) -> Plan:
     """Draw whether levels of features change, and whether brokers are asked for this and that."""
     draw = stream(plan, "administration", unit_ms)
     has_levels, has_requests = draw.chance(_LEVELS_SHARE), draw.chance(_REQUESTS_SHARE)
+    plan = _with_release(plan, unit_ms)
     strands = list(plan.strands)
     if has_levels:
         strands += _levels(draw, plan)
@@ -118,6 +122,17 @@ def with_administration(plan: Plan, unit_ms: float) -> Plan:
         strands += _producers(plan)
         strands += _wrong(plan, unit_ms)
     return replace(plan, strands=tuple(strands))
+
+
+def _with_release(plan: Plan, unit_ms: float) -> Plan:
+    """Draw whether the cluster begins at the level of an earlier release, and leaves it."""
+    draw = stream(plan, "release", unit_ms)
+    if not draw.chance(_RELEASE_SHARE):
+        return plan
+    settings = {**plan.node_settings, METADATA_VERSION: draw.random.choice(_RELEASES)}
+    at_ms = plan.duration_ms * draw.random.uniform(0.1, 1.5)
+    up = (strand(at_ms, do("finalize")),) if at_ms < plan.duration_ms - unit_ms else ()
+    return replace(plan, node_settings=settings, strands=(*plan.strands, *up))
 
 
 def _producers(plan: Plan) -> Iterator[Strand]:

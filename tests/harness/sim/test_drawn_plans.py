@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from checkers.partition_logs.columns import CONFIGURE, RENEW, UNCLEAN
 from cluster.client.batches import CODECS
-from cluster.systems.kraft import LOG_DIRS
+from cluster.node.controller.metadata.feature_levels import METADATA_VERSION_LEVEL
+from cluster.systems.kraft import LOG_DIRS, METADATA_VERSION
 from harness.errors import PlanError
 from harness.plan.document import from_document
 from harness.plan.step_verbs import is_fault
@@ -255,7 +256,10 @@ def test_topics_that_nothing_else_uses_lose_records_by_retention_and_unclean_ele
 def test_administrators_change_features_and_brokers_beside_the_workload():
     plans = [draw(seed) for seed in range(120)]
     with_levels = [p for p in plans if any(s.kind == "finalize" for s in steps_of(p))]
-    assert 10 < len(with_levels) < 40
+    assert 20 < len(with_levels) < 60
+    earlier = [p for p in plans if p.node_settings[METADATA_VERSION] < METADATA_VERSION_LEVEL]
+    goes_up = [any(s.kind == "finalize" and not s.options for s in steps_of(p)) for p in earlier]
+    assert 2 < sum(goes_up) < len(earlier) < 40
     for plan in plans:  # seed 330216: four levels were asked for, 60 s long, with no majority
         waits_s = 60.0 * (plan in with_levels)
         assert plan.bounds.events_max == 1_000_000 + round(30_000 * (plan.duration_s + waits_s))
