@@ -67,12 +67,12 @@ first. That is expensive, and a difference persists."""
 
 
 def _has_grown(node: Node) -> bool:
-    """Whether a node has committed far more than it may between two snapshots."""
+    """Whether a node has committed far more than it may between two snapshots that it began."""
     log, most_bytes = node.raft._core.log, 2 * node.controller._snapshots._max_bytes
     if log.size_bytes < most_bytes:
         return False
-    latest, committed = log.snapshots.latest, log.high_watermark
-    first, segments = 0 if latest is None else latest.offset, log._log._segments
+    committed, segments = log.high_watermark, log._log._segments
+    first = max((at.offset for at in (*log.snapshots.ids, *log.snapshots._writing)), default=0)
     new_bytes = (
         each.size_bytes
         for each, following in pairwise(segments)
@@ -187,12 +187,10 @@ def _name(key: PartitionKey) -> str:
 def _view(process: Incarnation, sight: ImageSight) -> str | None:
     """Compare what a broker has and goes by with its image, at every `_EVERY`-th image."""
     assert process.node is not None
-    publisher, controller = process.node.publisher, process.node.controller
-    due = controller.loader.is_published and sight.looks % _EVERY == 1
-    if publisher is None or not due:
+    controller = process.node.controller
+    if not controller.loader.is_published or sight.looks % _EVERY != 1:
         return None
-    state = controller.image.state
-    return publisher.differences(state) or differences(process.node, state)
+    return differences(process.node, controller.image.state)
 
 
 def image_of(

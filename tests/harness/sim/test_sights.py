@@ -8,6 +8,8 @@ from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.log.batch.records import Record, encode_batch
 from cluster.node.log.metadata.log import Log, LogConfig
+from cluster.node.log.types import OffsetAndEpoch
+from harness.sim.sights.images import _has_grown
 from harness.sim.sights.partitions import _common_end
 from harness.sim.sights.starts import _is_cut_to_start
 
@@ -37,3 +39,20 @@ def test_a_leader_commits_by_itself_what_its_isr_holds_but_for_a_setting(before,
         lag_time_max_ms=100.0,
     )
     assert _common_end(alone, 0.0, before) == expected
+
+
+@pytest.mark.parametrize(("writing", "expected"), [((), True), ((OffsetAndEpoch(9, 1),), False)])
+def test_a_log_grows_since_the_last_snapshot_that_was_begun(writing, expected):
+    segments = [SimpleNamespace(base_offset=at, size_bytes=300) for at in (0, 4, 9, 12)]
+    log = SimpleNamespace(
+        size_bytes=1_200,
+        high_watermark=12,
+        snapshots=SimpleNamespace(ids=(), _writing=writing),
+        _log=SimpleNamespace(_segments=segments),
+    )
+    snapshots = SimpleNamespace(_max_bytes=300)
+    node = SimpleNamespace(
+        raft=SimpleNamespace(_core=SimpleNamespace(log=log)),
+        controller=SimpleNamespace(_snapshots=snapshots),
+    )
+    assert _has_grown(node) is expected

@@ -7,7 +7,7 @@ image is taken up by the index of the broker's partitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from cluster.node.controller.metadata.image import (
     NO_LOCAL_CHANGES,
@@ -17,7 +17,6 @@ from cluster.node.controller.metadata.image import (
     local_changes,
 )
 from cluster.node.controller.metadata.state import (
-    MetadataState,
     PartitionKey,
     PartitionRegistration,
 )
@@ -81,24 +80,3 @@ class BrokerMetadataPublisher:
         for key, partition in changes.followers.items():
             self.leaders.pop(key, None)
             self.followers[key] = partition
-
-    def differences(self, state: MetadataState) -> str | None:
-        """Return how this view contradicts a state, None when it does not; reads all partitions."""
-        held = {
-            key: partition
-            for key in state.partitions.keys()  # noqa: SIM118 - a StateMap is no dict
-            if (partition := state.partitions.get(key)) is not None
-            and self.broker_id in partition.replicas
-        }
-        leads = {key for key, partition in held.items() if partition.leader == self.broker_id}
-        if {**self.leaders, **self.followers} != held or set(self.leaders) != leads:
-            return (
-                f"it believes to lead {_names(self.leaders)} and to follow "
-                f"{_names(self.followers)}, it leads {_names(leads)} of {_names(held)}"
-            )
-        return None
-
-
-def _names(partitions: Iterable[PartitionKey]) -> str:
-    """List partitions for a person, each as `<topic id>-<index>`."""
-    return ", ".join(sorted(f"{topic_id}-{index}" for topic_id, index in partitions)) or "none"

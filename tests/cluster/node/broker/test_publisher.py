@@ -10,6 +10,7 @@ from cluster.node.broker.lifecycle.publisher import BrokerMetadataPublisher
 from cluster.node.controller.metadata.image import MetadataImage
 from cluster.node.controller.metadata.image_writer import image_records
 from cluster.node.controller.metadata.loader import MetadataLoader
+from cluster.node.controller.metadata.registrations import partitions_marked
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.kinds import (
     PartitionChangeRecord,
@@ -119,14 +120,8 @@ def test_its_view_is_always_what_the_image_holds_of_it(batches):
                 fitting.append(record)
         if fitting:
             broker.commit(*fitting)
-        assert broker.publisher.differences(broker.image.state) is None
-
-
-def test_a_view_that_is_wrong_is_found_out():
-    broker = Broker(partition(0))
-    assert broker.publisher.differences(broker.image.state) is None
-    lost = broker.publisher.leaders.pop((T, 0))
-    difference = broker.publisher.differences(broker.image.state)
-    assert difference == f"it believes to lead none and to follow none, it leads {T}-0 of {T}-0"
-    broker.publisher.followers[T, 0] = lost
-    assert "to follow" in broker.publisher.differences(broker.image.state)
+        marked = partitions_marked(broker.image.state, 1)
+        held = {key: found for key, found in marked if 1 in found.replicas}
+        leads = {key for key, found in held.items() if found.leader == 1}
+        assert broker.view == (leads, held.keys() - leads)
+        assert {**broker.publisher.leaders, **broker.publisher.followers} == held
