@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from cluster.client.caller import metadata_of
 from cluster.node.errors import ErrorCode
+from cluster.node.kraft_version import KRAFT_VERSION
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
 from cluster.node.protocol.messages import BrokerId, TopicName, i8, i16, i32, i64
@@ -366,6 +367,9 @@ WRONG: Final[Mapping[str, WrongRequest]] = {
     "finalize: below": _finalize("group.version", level=-1),
     "finalize: no kind": _finalize("group.version", change=9),
     "finalize: twice": _finalize("no.such", "no.such", error="invalid_request"),
+    "finalize: the voters twice": _finalize(*[KRAFT_VERSION] * 2, error="invalid_request"),
+    "finalize: no level of voters": _finalize(KRAFT_VERSION, level=99),
+    "finalize: voters and no feature": _finalize(KRAFT_VERSION, "no.such"),
     "finalize: back": _finalize("metadata.version", level=25),
     "finalize: losing metadata": _finalize("metadata.version", level=29, change=3),
     "unregister: nobody": _whole(

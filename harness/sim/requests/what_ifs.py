@@ -2,8 +2,8 @@
 
 `WhatIfs(world, watcher)` puts some questions whenever that controller's image has moved, to the
 functions of the node that decide it, in that image: requests that are wrong whatever a cluster
-holds, settings at their bounds, requests whose answer the image decides (`decided_requests`), and
-right ones that follow each other (`metadata_walk`). Nothing is appended: a world is the same
+holds, settings at their bounds, requests whose answer the image decides (`decided_requests`), right
+ones that follow each other (`metadata_walk`), and batches. Nothing is appended: a world is the same
 whether it is asked or not.
 """
 
@@ -20,6 +20,7 @@ from cluster.node.assembly import Node
 from cluster.node.controller.metadata.feature_levels import is_elr_enabled
 from cluster.node.controller.metadata.registrations import is_static
 from cluster.node.controller.metadata.state import MetadataState
+from harness.sim.requests.batches import judged_batches
 from harness.sim.requests.decided import (
     Decision,
     answer,
@@ -45,6 +46,7 @@ class WhatIfs:
         self._asked: dict[str, tuple[int, int]] = {}
         """By node: process and offset of the image that it was asked about last."""
         self._random = Random(f"what-ifs/{world.seed}")
+        self._of_batches = Random(f"batches/{world.seed}")
         self._settings: dict[str, Iterator[Decision]] = {}
         """By node: those that it may have, or may not, in turn."""
         world.scheduler.call_later(_EVERY_MS, self._ask_all)
@@ -77,9 +79,12 @@ class WhatIfs:
             rows, known = described_settings(node, state)
             shown = {"of": "settings of a broker", "rows": rows, "known": known}
             self._watcher.take(name, "cluster-answer", shown)
+            for what, errors, right in judged_batches(self._of_batches):
+                said: dict[str, Any] = {"what": what, "errors": errors, "right": right}
+                self._watcher.take(name, "decision", said)
         if random.random() < _SELDOM and not is_static(state):
             for what, errors, right in walk(node, random):
-                said: dict[str, Any] = {"what": what, "errors": errors, "right": right}
+                said = {"what": what, "errors": errors, "right": right}
                 self._watcher.take(name, "decision", said)
         for _ in range(_AT_ONCE):
             among = list(decisions(node, state, random))

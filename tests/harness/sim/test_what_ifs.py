@@ -9,6 +9,7 @@ import pytest
 from checkers.invariants.answers import ClusterDescribed, state_decides, wrong_refused
 from checkers.invariants.watcher import Watcher
 from cluster.mutants import apply_mutant
+from harness.sim.requests.batches import judged_batches
 from harness.sim.requests.metadata_walk import walk
 from harness.sim.requests.what_ifs import WhatIfs
 from harness.sim.sights.broker_view import differences
@@ -159,3 +160,13 @@ def test_a_leader_epoch_begins_where_its_log_says(mutant, known):
         brokers.run(1_000)
     replica = brokers.replica(1)
     assert _knows_epoch(replica, replica.partition.leader_epoch) is known
+
+
+@pytest.mark.parametrize(
+    ("place", "is_faulty"),
+    [("_wrong_time:relation:0", True), ("_check_header:never:2", True), (None, False)],
+)
+def test_a_leader_takes_right_batches_and_refuses_others(place, is_faulty):
+    with mutated(place and f"X:log.data.validation:{place}"):
+        asked = [each for seed in range(20) for each in judged_batches(Random(seed))]
+    assert any(errors[0] not in right[0] for _, errors, right in asked) is is_faulty

@@ -1,19 +1,17 @@
 """What a leader takes, what a follower takes, what is found by time, and what is deleted when."""
 
 from contextlib import suppress
+from random import Random
 
 import pytest
 
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import (
     COMPRESSION_MASK,
-    CONTROL_BIT,
     Record,
     decode_batch,
     encode_batch,
     parse_header,
-    with_base_offset,
-    with_max_timestamp,
 )
 from cluster.node.log.data.data_config import (
     AppendError,
@@ -22,6 +20,7 @@ from cluster.node.log.data.data_config import (
     UnexpectedAppendOffsetError,
 )
 from cluster.node.log.data.data_log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
+from harness.sim.requests.batches import batches, reseal, topic
 from tests.cluster.node.log.data_helpers import AT, NOW_MS, TOPIC_ID, Folder, batch, contents
 
 
@@ -31,15 +30,6 @@ def refused(log, sent: bytes) -> AppendError:
         log.append_as_leader(sent, 0)
     assert log.end_offset == end
     return caught.value
-
-
-def resealed(sent: bytes, position: int, value: bytes) -> bytes:
-    """Change bytes and make the CRC right again."""
-    changed = sent[:position] + value + sent[position + len(value) :]
-    header = parse_header(changed)
-    return with_max_timestamp(
-        changed, header.max_timestamp_ms, log_append_time=header.is_log_append_time
-    )
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
@@ -59,7 +49,7 @@ def test_compressed_records_that_cannot_be_inflated_are_refused(codec):
     log = Folder().open()
     sent = batch(*[b"value" * 50] * 4, codec=codec)
     for position in (61, 70, len(sent) - 3):
-        damaged = resealed(sent, position, bytes([sent[position] ^ 0x55]))
+        damaged = reseal(sent, position, bytes([sent[position] ^ 0x55]))
         if position == 61:  # what an inflater must notice; other bytes may still be plausible
             assert refused(log, damaged).error == ErrorCode.invalid_record
             continue
@@ -88,61 +78,32 @@ def test_a_batch_that_inflates_much_is_taken(codec):
 
 def test_a_batch_of_too_many_records_is_refused_before_they_are_looked_at():
     log = Folder().open()
-    announced = resealed(batch(b"a"), 57, (1_000_001).to_bytes(4, "big"))
-    announced = resealed(announced, 23, (1_000_000).to_bytes(4, "big"))
+    announced = reseal(batch(b"a"), 57, (1_000_001).to_bytes(4, "big"))
+    announced = reseal(announced, 23, (1_000_000).to_bytes(4, "big"))
     assert refused(log, announced).error == ErrorCode.message_too_large
 
 
-def test_what_is_wrong_has_kafkas_error():
-    folder = Folder(max_message_bytes=500, segment_bytes=300)
-    log = folder.open()
-    good = batch(b"a", b"b")
-    invalid = ErrorCode.invalid_record
-    damaged = good[:-1] + bytes([good[-1] ^ 1])
-    cases = {
-        "nothing": (b"", invalid),
-        "cut off": (good[:-1], invalid),
-        "two batches": (good * 2, invalid),
-        "magic 1": (good[:16] + b"\x01" + good[17:], invalid),
-        "base offset": (with_base_offset(good, 5), invalid),
-        "damaged": (damaged, ErrorCode.corrupt_message),
-        "too large": (batch(b"x" * 500), ErrorCode.message_too_large),
-        "larger than a segment": (batch(b"x" * 300), ErrorCode.record_list_too_large),
-        "count": (resealed(good, 57, (3).to_bytes(4, "big")), invalid),
-        "last offset": (resealed(good, 23, (2).to_bytes(4, "big")), invalid),
-        "control": (resealed(good, 21, CONTROL_BIT.to_bytes(2, "big")), invalid),
-        "no sequence": (batch(b"a", producer=(1, 0, -1)), invalid),
-        "transaction": (
-            batch(b"a", producer=(1, 0, 0), transactional=True),
-            ErrorCode.invalid_txn_state,
-        ),
-        "unknown codec": (resealed(good, 21, b"\x00\x05"), ErrorCode.unknown_server_error),
-        "deltas": (resealed(good, 64, b"\x02"), invalid),
-    }
-    for name, (sent, error) in cases.items():
-        assert refused(log, sent).error == error, name
-    assert log.append_as_leader(good, 0).first_offset == 0
-    log = Folder(message_timestamp_type="LogAppendTime").open()
-    own_time = with_max_timestamp(good, NOW_MS, log_append_time=True)
-    assert refused(log, own_time).error == ErrorCode.invalid_timestamp
-
-
-def test_timestamps_must_lie_within_the_topics_bounds():
-    log = Folder(message_timestamp_before_max_ms=100, message_timestamp_after_max_ms=50).open()
-    for offset_ms, fits in ((-100, True), (-101, False), (50, True), (51, False)):
-        sent = batch(b"a", timestamp_ms=NOW_MS + offset_ms)
-        if fits:
-            log.append_as_leader(sent, 0)
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_wrong_has_kafkas_error(seed):
+    random = Random(seed)
+    settings = topic(random)
+    for what, sent, error in batches(Folder(**settings).config, NOW_MS, random):
+        log = Folder(**settings).open()
+        if error == "none":
+            assert log.append_as_leader(sent, 0).first_offset == 0
         else:
-            assert refused(log, sent).error is ErrorCode.invalid_timestamp
+            assert refused(log, sent).error.name == error, what
+
+
+def test_a_batch_fits_into_a_segment():
+    log = Folder(segment_bytes=300).open()
+    assert refused(log, batch(b"x" * 300)).error == ErrorCode.record_list_too_large
+
+
+def test_each_timestamp_must_lie_within_the_topics_bounds():
+    log = Folder(message_timestamp_after_max_ms=50).open()
     second_is_late = batch(b"a", b"b", timestamp_ms=NOW_MS + 50, step_ms=1)
     assert refused(log, second_is_late).error is ErrorCode.invalid_timestamp
-
-
-def test_compacted_topics_need_keys():
-    log = Folder(cleanup_policy=("compact",)).open()
-    assert refused(log, batch(b"a")).error == ErrorCode.invalid_record
-    assert log.append_as_leader(batch(b"a", key=b"k"), 0).first_offset == 0
 
 
 def test_append_time_replaces_the_clients_and_its_crc_is_right():
@@ -155,14 +116,6 @@ def test_append_time_replaces_the_clients_and_its_crc_is_right():
     folder.close()
     folder.kill()
     assert folder.open().end_offset == 2, "recovery checks the CRC"
-
-
-def test_the_largest_timestamp_is_that_of_the_records():
-    log = Folder().open()
-    sent = batch(b"a", b"b", timestamp_ms=NOW_MS, step_ms=7)
-    wrong = with_max_timestamp(sent, NOW_MS + 1000, log_append_time=False)
-    log.append_as_leader(wrong, 0)
-    assert log.read(0, 1)[16:] == sent[16:]
 
 
 # Idempotent producers.
