@@ -335,11 +335,12 @@ def _of_metadata(log: ReplicatedLog, until: int) -> State:
 
 
 def _is_cut_to_start(log: ReplicatedLog) -> bool:
-    """Whether the first segment lies below the log start: a truncation ended it there, and a roll.
+    """Whether the first segment lies below the log start: a truncation or a snapshot ended there.
 
     The next cleaning, or start, deletes it.
     """
-    return [each.base_offset for each in log._log._segments[1:2]] == [log.start_offset]
+    begin, end, *_ = [*(each.base_offset for each in log._log._segments), log.end_offset]
+    return bool(begin < end <= log.start_offset)
 
 
 def _segments(segments: Iterable[Any]) -> str:

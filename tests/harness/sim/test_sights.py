@@ -14,16 +14,20 @@ from harness.sim.sights.partitions import _common_end
 from harness.sim.sights.starts import _is_cut_to_start
 
 
-@pytest.mark.parametrize(("cut", "expected"), [(3, True), (4, False)])
-def test_a_segment_below_the_start_is_left_where_the_log_was_cut_to_its_start(cut, expected):
+@pytest.mark.parametrize(
+    ("cut", "bases", "expected"), [(3, [0, 3], True), (3, [0], True), (4, [0, 4], False)]
+)
+def test_a_segment_below_the_start_is_left_where_the_log_ends_at_its_start(cut, bases, expected):
     log = Log.open(MemoryDisk(Scheduler().call_later), "log-0", LogConfig(), lambda _: None)
     for offset in range(5):
         log.append(encode_batch(offset, 1, [Record(b"v")], 1))
     log.delete_before(3)
     log.truncate_to(cut)
-    log._roll()
-    assert [each.base_offset for each in log._segments] == [0, cut]
-    assert _is_cut_to_start(SimpleNamespace(_log=log, start_offset=log.start_offset)) is expected
+    if len(bases) > 1:
+        log._roll()
+    assert [each.base_offset for each in log._segments] == bases
+    seen = SimpleNamespace(_log=log, start_offset=log.start_offset, end_offset=log.end_offset)
+    assert _is_cut_to_start(seen) is expected
 
 
 @pytest.mark.parametrize(("before", "expected"), [(1, 6), (2, 1)])
