@@ -273,7 +273,6 @@ def test_what_is_acknowledged_lies_in_the_order_of_sequences(second, found):
         ("K17608", 2, "voters-as-acknowledged"),
         ("I04", 8, "voters-as-acknowledged"),
         ("M30U", 0, "voters-as-acknowledged"),
-        ("M34G", 12, "sequences-taken"),
         ("M34O", 25, "sequences-taken"),
     ],
 )
