@@ -134,6 +134,11 @@ def _well_formed(record: LogRecord) -> bool:
     return named and leads and fit and there
 
 
+def _broker(record: LogRecord) -> object:
+    """Return the broker that a record is about, if it says so."""
+    return record.value.get("brokerId", record.value.get("id"))
+
+
 def _whole(value: object) -> bool:
     return type(value) is int
 
@@ -185,8 +190,7 @@ class _Replay:
             else:
                 self.image.add(record.kind, record.value)
                 if record.kind in _STATES:
-                    broker = record.value.get("brokerId", record.value.get("id"))
-                    self._registered[str(broker)] = record
+                    self._registered[str(_broker(record))] = record
             if record.kind == _CLEAR_ELR:  # the ISRs are the same, in later partition epochs
                 for key, partition in self.image.keys.items():
                     if key[0] == "partition":
@@ -213,7 +217,7 @@ class _Replay:
     def _of_fences(self, records: Sequence[LogRecord]) -> Iterator[int]:
         """Yield the brokers that a whole batch may fence."""
         for record in records if len(records) < _PART else ():
-            broker = record.value.get("brokerId", record.value.get("id"))
+            broker = _broker(record)
             if record.kind in _FENCES and _whole(broker) and broker not in self._left:
                 yield int(str(broker))
 
